@@ -1,0 +1,253 @@
+//! The request's body, read within its limit; and the response's, kept or streamed on.
+
+use std::collections::VecDeque;
+use std::error::Error as StdError;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use sha2::{Digest, Sha256};
+
+use crate::error::BoxError;
+use crate::problem::{Problem, ProblemKind};
+
+/// A request's body, whole, with its digest.
+pub(crate) struct ReadBody {
+    pub(crate) bytes: Bytes,
+    pub(crate) sha256: [u8; 32],
+}
+
+/// Reads a body of at most `limit` bytes. Trailers are lost.
+///
+/// A body that says that it is larger is refused before it is polled, so that no `100 Continue` is
+/// sent for it.
+pub(crate) async fn read<B>(body: B, limit: u64) -> Result<ReadBody, Problem>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    let too_large = || Err(ProblemKind::RequestTooLarge.into());
+    if body.size_hint().lower() > limit {
+        return too_large();
+    }
+    let mut body = pin!(body);
+    let mut bytes = BytesMut::new();
+    let mut hasher = Sha256::new();
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let frame = match frame.map_err(Into::into) {
+            Ok(frame) => frame,
+            Err(error) if is_length_limit(error.as_ref()) => return too_large(),
+            Err(error) => {
+                tracing::debug!(%error, "request body broke off");
+                return Err(ProblemKind::RequestInvalid.into());
+            }
+        };
+        let Ok(mut data) = frame.into_data() else {
+            continue;
+        };
+        if (bytes.len() + data.remaining()) as u64 > limit {
+            return too_large();
+        }
+        while data.has_remaining() {
+            let chunk = data.chunk();
+            hasher.update(chunk);
+            bytes.put_slice(chunk);
+            data.advance(chunk.len());
+        }
+    }
+    Ok(ReadBody {
+        bytes: bytes.freeze(),
+        sha256: hasher.finalize().into(),
+    })
+}
+
+/// Whether a limit outside of the layer cut the body: tower-http's and axum's are named alike.
+fn is_length_limit(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.to_string() == "length limit exceeded" {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+pin_project! {
+    /// The body of a response: what the handler made, what was kept, or a problem.
+    #[derive(Debug)]
+    pub struct ResponseBody<B> {
+        #[pin]
+        kind: Kind<B>,
+    }
+}
+
+pin_project! {
+    #[derive(Debug)]
+    #[project = KindProjection]
+    enum Kind<B> {
+        Whole { data: Option<Bytes>, trailers: Option<HeaderMap> },
+        Inner { #[pin] body: B },
+        Resumed { frames: VecDeque<Frame<Bytes>>, rest: Pin<Box<B>> },
+    }
+}
+
+impl<B> ResponseBody<B> {
+    pub(crate) fn whole(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+        let data = Some(data).filter(|data| !data.is_empty());
+        Self {
+            kind: Kind::Whole { data, trailers },
+        }
+    }
+
+    pub(crate) fn inner(body: B) -> Self {
+        Self {
+            kind: Kind::Inner { body },
+        }
+    }
+}
+
+impl<B> From<Bytes> for ResponseBody<B> {
+    fn from(data: Bytes) -> Self {
+        Self::whole(data, None)
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match self.project().kind.project() {
+            KindProjection::Whole { data, trailers } => {
+                let frame = data.take().map(Frame::data);
+                Poll::Ready(
+                    frame
+                        .or_else(|| trailers.take().map(Frame::trailers))
+                        .map(Ok),
+                )
+            }
+            KindProjection::Inner { body } => body.poll_frame(cx),
+            KindProjection::Resumed { frames, rest } => match frames.pop_front() {
+                Some(frame) => Poll::Ready(Some(Ok(frame))),
+                None => rest.as_mut().poll_frame(cx),
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Whole { data, trailers } => data.is_none() && trailers.is_none(),
+            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Resumed { frames, rest } => frames.is_empty() && rest.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Whole { data, .. } => {
+                SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64))
+            }
+            Kind::Inner { body } => body.size_hint(),
+            Kind::Resumed { frames, rest } => {
+                let read: u64 = frames
+                    .iter()
+                    .filter_map(Frame::data_ref)
+                    .map(|data| data.len() as u64)
+                    .sum();
+                let rest = rest.size_hint();
+                let mut hint = SizeHint::new();
+                hint.set_lower(read + rest.lower());
+                if let Some(upper) = rest.upper() {
+                    hint.set_upper(read + upper);
+                }
+                hint
+            }
+        }
+    }
+}
+
+/// A response's body while it is being captured.
+pub(crate) struct Capture<B> {
+    frames: VecDeque<Frame<Bytes>>,
+    length: usize,
+    body: Pin<Box<B>>,
+}
+
+/// How far capturing got.
+pub(crate) enum Progress {
+    Complete,
+    TooLarge,
+}
+
+impl<B: Body<Data = Bytes>> Capture<B> {
+    pub(crate) fn new(body: B) -> Self {
+        Self {
+            frames: VecDeque::new(),
+            length: 0,
+            body: Box::pin(body),
+        }
+    }
+
+    /// Reads on to the end, unless there is more than `limit`. May be dropped and resumed.
+    pub(crate) async fn read(&mut self, limit: usize) -> Result<Progress, B::Error> {
+        if self.body.size_hint().lower() > limit as u64 {
+            return Ok(Progress::TooLarge);
+        }
+        while let Some(frame) = poll_fn(|cx| self.body.as_mut().poll_frame(cx)).await {
+            let frame = frame?;
+            self.length += frame.data_ref().map_or(0, Bytes::len);
+            self.frames.push_back(frame);
+            if self.length > limit {
+                return Ok(Progress::TooLarge);
+            }
+        }
+        Ok(Progress::Complete)
+    }
+
+    /// The whole body. Drops the handler's, and what it may hold of the transaction.
+    pub(crate) fn into_whole(self) -> (Bytes, Option<HeaderMap>) {
+        let mut frames = self.frames;
+        let mut trailers = None;
+        if let Some(frame) = frames.pop_back() {
+            match frame.into_trailers() {
+                Ok(last) => trailers = Some(last),
+                Err(frame) => frames.push_back(frame),
+            }
+        }
+        let mut chunks = frames
+            .into_iter()
+            .filter_map(|frame| frame.into_data().ok());
+        let (first, second) = (chunks.next(), chunks.next());
+        let data = match (first, second) {
+            (None, _) => Bytes::new(),
+            // The common case, without a copy.
+            (Some(only), None) => only,
+            (Some(first), Some(second)) => {
+                let mut data = BytesMut::with_capacity(self.length);
+                data.put(first);
+                data.put(second);
+                chunks.for_each(|chunk| data.put(chunk));
+                data.freeze()
+            }
+        };
+        (data, trailers)
+    }
+
+    /// What was read, and what comes after it.
+    pub(crate) fn into_resumed(self) -> ResponseBody<B> {
+        ResponseBody {
+            kind: Kind::Resumed {
+                frames: self.frames,
+                rest: self.body,
+            },
+        }
+    }
+}

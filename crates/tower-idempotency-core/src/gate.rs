@@ -1,0 +1,94 @@
+//! How much runs at once, and how it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
+
+/// Permits and the tracker of running work. The clones of a layer share one.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    permits: Arc<Semaphore>,
+    running: watch::Sender<usize>,
+    phase: watch::Sender<Phase>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Draining,
+    Aborting,
+}
+
+/// One piece of work that goes on though its client has gone.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    permit: Option<OwnedSemaphorePermit>,
+    running: watch::Sender<usize>,
+}
+
+impl Gate {
+    pub(crate) fn new(permits: usize) -> Self {
+        Self {
+            permits: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))),
+            running: watch::Sender::new(0),
+            phase: watch::Sender::new(Phase::Open),
+        }
+    }
+
+    /// Lets work in, unless there is too much or the layer is being drained.
+    pub(crate) fn enter(&self) -> Option<Entry> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
+        // Counted before the phase is read: `drain` either sees the entry or keeps it out.
+        self.running.send_modify(|running| *running += 1);
+        let entry = Entry {
+            permit: Some(permit),
+            running: self.running.clone(),
+        };
+        (*self.phase.borrow() == Phase::Open).then_some(entry)
+    }
+
+    /// Ends when running work must stop.
+    pub(crate) async fn aborted(&self) {
+        // The sender is `self`, so waiting cannot fail.
+        let _ = self
+            .phase
+            .subscribe()
+            .wait_for(|phase| *phase == Phase::Aborting)
+            .await;
+    }
+
+    /// Keeps new work out, waits for what runs, then aborts it. Returns how much is left.
+    pub(crate) async fn drain(&self, patience: Duration, clean_up: Duration) -> usize {
+        self.phase.send_if_modified(|phase| {
+            let open = *phase == Phase::Open;
+            if open {
+                *phase = Phase::Draining;
+            }
+            open
+        });
+        let mut running = self.running.subscribe();
+        if timeout(patience, running.wait_for(|running| *running == 0))
+            .await
+            .is_err()
+        {
+            self.phase.send_replace(Phase::Aborting);
+            let _ = timeout(clean_up, running.wait_for(|running| *running == 0)).await;
+        }
+        *self.running.borrow()
+    }
+}
+
+impl Entry {
+    /// Gives the permit back though some cleaning up still runs.
+    pub(crate) fn release_permit(&mut self) {
+        self.permit = None;
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.running.send_modify(|running| *running -= 1);
+    }
+}

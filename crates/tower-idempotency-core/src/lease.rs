@@ -1,0 +1,168 @@
+//! What a request's transaction has to know of its claim.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use crate::error::TxError;
+use crate::resource::ResourceRef;
+use crate::{Claim, Store};
+
+/// Accompanies the transaction that a [`Store`] lends to a handler.
+///
+/// The store's `Tx` asks it before it begins, and hands it what the handler made. Clones are one
+/// lease.
+#[derive(Clone)]
+pub struct Lease(Arc<Inner>);
+
+struct Inner {
+    terms: Terms,
+    made: Mutex<Option<ResourceRef>>,
+}
+
+enum Terms {
+    /// A claimed request; `renewal` is locked whenever the claim is being renewed.
+    Claimed {
+        claim: Claim,
+        renewal: Option<tokio::sync::Mutex<Renewal>>,
+    },
+    /// A request without a record: its transaction is committed on 2xx all the same.
+    Unclaimed,
+    /// A request that can have no transaction.
+    Refused(&'static str),
+}
+
+/// Whether the layer still keeps the claim fresh.
+#[derive(Debug, PartialEq, Eq)]
+enum Renewal {
+    Running,
+    /// The transaction has begun: a renewal after its snapshot would make its completion fail.
+    Over,
+}
+
+/// How a renewal went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Renewed {
+    Yes,
+    Lost,
+    Over,
+}
+
+impl Lease {
+    /// The lease of a claimed request.
+    #[must_use]
+    pub fn claimed(claim: Claim) -> Self {
+        Self::new(Terms::Claimed {
+            claim,
+            renewal: None,
+        })
+    }
+
+    /// The lease of a claimed request whose claim the layer renews until the transaction begins.
+    pub(crate) fn renewed(claim: Claim) -> Self {
+        let renewal = Some(tokio::sync::Mutex::new(Renewal::Running));
+        Self::new(Terms::Claimed { claim, renewal })
+    }
+
+    /// The lease of a request that has no record.
+    #[must_use]
+    pub fn unclaimed() -> Self {
+        Self::new(Terms::Unclaimed)
+    }
+
+    /// The lease of a request whose transaction refuses, and says why.
+    #[must_use]
+    pub fn refused(why: &'static str) -> Self {
+        Self::new(Terms::Refused(why))
+    }
+
+    fn new(terms: Terms) -> Self {
+        Self(Arc::new(Inner {
+            terms,
+            made: Mutex::default(),
+        }))
+    }
+
+    /// The claim, where there is one.
+    #[must_use]
+    pub fn claim(&self) -> Option<&Claim> {
+        match &self.0.terms {
+            Terms::Claimed { claim, .. } => Some(claim),
+            Terms::Unclaimed | Terms::Refused(_) => None,
+        }
+    }
+
+    /// To be awaited before the transaction begins, with no connection held: stops the renewal
+    /// after one last.
+    ///
+    /// # Errors
+    ///
+    /// When the request can have no transaction, when its claim was taken over, or when the store
+    /// fails.
+    pub async fn before_begin<S: Store>(&self, store: &S) -> Result<(), TxError> {
+        match &self.0.terms {
+            Terms::Refused(why) => return Err(TxError::refused(why)),
+            Terms::Claimed {
+                claim,
+                renewal: Some(renewal),
+            } => {
+                let mut renewal = renewal.lock().await;
+                if *renewal == Renewal::Running {
+                    if !store.renew(claim).await? {
+                        return Err(TxError::claim_lost());
+                    }
+                    *renewal = Renewal::Over;
+                }
+            }
+            Terms::Claimed { renewal: None, .. } | Terms::Unclaimed => {}
+        }
+        Ok(())
+    }
+
+    /// Renews the claim, unless the transaction has begun.
+    pub(crate) async fn renew<S: Store>(&self, store: &S) -> Result<Renewed, crate::StoreError> {
+        let Terms::Claimed {
+            claim,
+            renewal: Some(renewal),
+        } = &self.0.terms
+        else {
+            return Ok(Renewed::Over);
+        };
+        let renewal = renewal.lock().await;
+        if *renewal == Renewal::Over {
+            return Ok(Renewed::Over);
+        }
+        Ok(if store.renew(claim).await? {
+            Renewed::Yes
+        } else {
+            Renewed::Lost
+        })
+    }
+
+    /// Notes what the request made. The last one counts.
+    pub fn made(&self, resource_ref: ResourceRef) {
+        *self.made_slot() = Some(resource_ref);
+    }
+
+    pub(crate) fn take_made(&self) -> Option<ResourceRef> {
+        self.made_slot().take()
+    }
+
+    fn made_slot(&self) -> std::sync::MutexGuard<'_, Option<ResourceRef>> {
+        // A panic cannot leave an `Option` half-written.
+        self.0
+            .made
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0.terms {
+            Terms::Claimed { .. } => "Lease(claimed)",
+            Terms::Unclaimed => "Lease(unclaimed)",
+            Terms::Refused(_) => "Lease(refused)",
+        })
+    }
+}

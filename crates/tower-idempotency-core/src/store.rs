@@ -1,0 +1,170 @@
+//! The contract of a store. `tower-idempotency-testsuite` has the tests that it must pass.
+
+use std::future::Future;
+
+use crate::error::{StoreError, TxError};
+use crate::lease::Lease;
+use crate::record::{Record, RecordState, StoredResponse};
+use crate::resource::TombstoneResource;
+use crate::{Claim, ClaimOutcome, ClaimToken, Owner, RecordId};
+
+/// Keeps records, and lends the transactions in which they are completed.
+///
+/// All times are taken from the store's own clock. Every change of a claimed record names the
+/// claim's token, so that an owner who was taken over changes nothing.
+///
+/// # Cancellation
+///
+/// Any future may be dropped at any await, after which the layer treats the step as one whose
+/// outcome is unknown. A dropped [`complete`](Store::complete) must leave its transaction either
+/// committed or sure to be rolled back, never open.
+pub trait Store: Clone + Send + Sync + 'static {
+    /// The transaction that goes into the request's extensions. Lending it opens nothing.
+    type Tx: Clone + Send + Sync + 'static;
+
+    /// Claims the record, in one short transaction of its own, committed when it returns.
+    ///
+    /// Never waits longer than a fraction of a second for somebody else's uncommitted work.
+    fn claim(&self, claim: &Claim)
+    -> impl Future<Output = Result<ClaimOutcome, StoreError>> + Send;
+
+    /// Makes the transaction that the handler may begin.
+    fn lend(&self, lease: Lease) -> Self::Tx;
+
+    /// Completes the claimed record and commits the handler's writes, both or neither.
+    ///
+    /// Where the handler never began its transaction, one statement of its own does.
+    fn complete(
+        &self,
+        tx: &Self::Tx,
+        claim: &Claim,
+        response: &StoredResponse,
+    ) -> impl Future<Output = Completion> + Send;
+
+    /// Commits the writes of a request that has no record.
+    fn commit(&self, tx: &Self::Tx) -> impl Future<Output = Completion> + Send;
+
+    /// Rolls the handler's writes back, and returns when the database has done so.
+    fn rollback(&self, tx: &Self::Tx) -> impl Future<Output = Rollback> + Send;
+
+    /// After `Leaked`: waits until the last guard is gone, then rolls back.
+    fn reclaim(&self, tx: &Self::Tx) -> impl Future<Output = Rollback> + Send;
+
+    /// After [`Completion::Unknown`]: finds out whether this claim was completed.
+    ///
+    /// Deletes the record if it is still this claim's and claimed, which waits for a transaction
+    /// in doubt; otherwise reads what is there. Only a completed record with this claim's token
+    /// is proof.
+    fn resolve(&self, claim: &Claim)
+    -> impl Future<Output = Result<Resolution, StoreError>> + Send;
+
+    /// Deletes the record if it is still this claim's and claimed. Says whether it was.
+    fn free(&self, claim: &Claim) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Lets the claim live for another `stale_after`. Says whether it was still this claim's.
+    fn renew(&self, claim: &Claim) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Marks the record as completed without result, its outcome unknown, if it is still this
+    /// claim's and claimed. Says whether it was.
+    fn mark_unknown(&self, claim: &Claim) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Buries every completed record of the owner and operation with that reference, within the
+    /// handler's transaction. Returns their number.
+    fn tombstone_resource(
+        &self,
+        tx: &Self::Tx,
+        resource: &TombstoneResource,
+    ) -> impl Future<Output = Result<u64, TxError>> + Send;
+
+    /// Reads a record.
+    fn lookup(
+        &self,
+        id: &RecordId,
+    ) -> impl Future<Output = Result<Option<Record>, StoreError>> + Send;
+
+    /// For operators: deletes a claimed record if it still bears the token that was looked up.
+    ///
+    /// Its request may still be running; it will then be rolled back. Says whether it was deleted.
+    fn release(
+        &self,
+        id: &RecordId,
+        token: &ClaimToken,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Deletes every record of an owner, whatever its state. Returns their number.
+    ///
+    /// A later retry of one of their keys is then a new request.
+    fn erase_owner(&self, owner: &Owner) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
+    /// Deletes at most `limit` records whose ttl is over or whose claim has been stale for 30
+    /// days. Returns their number; when it is less than `limit`, there were no more.
+    fn purge(&self, limit: u32) -> impl Future<Output = Result<u64, StoreError>> + Send;
+}
+
+/// How completion ended. Only [`Committed`](Completion::Committed) may be answered with 2xx.
+#[derive(Debug)]
+pub enum Completion {
+    /// The effect and the completed record are committed.
+    Committed,
+    /// Neither is, for certain.
+    RolledBack(StoreError),
+    /// The record is not this claim's any more; the handler's writes are rolled back.
+    Lost,
+    /// The record is still this claim's, but the transaction was ended by somebody else: some
+    /// effect may be there.
+    NotOurs,
+    /// Somebody still holds the transaction. It is closed to all further use.
+    Leaked,
+    /// Nobody knows yet.
+    Unknown(StoreError),
+}
+
+/// How a roll-back ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rollback {
+    /// No write of the handler is there.
+    RolledBack,
+    /// The transaction was ended by somebody else: some effect may be there.
+    NotOurs,
+    /// Somebody still holds the transaction. It is closed to all further use.
+    Leaked,
+}
+
+/// What became of a claim whose commit was in doubt.
+#[derive(Debug)]
+pub enum Resolution {
+    /// It was committed, with this result.
+    Committed(StoredResponse),
+    /// It was not committed, and the key is free again.
+    Freed,
+    /// It was not committed, and there is somebody else's record.
+    Other(Record),
+    /// There is no record: it was taken over and freed, purged, or lost with a failover together
+    /// with its effect.
+    Absent,
+}
+
+impl Resolution {
+    /// What the record says of a claim that was not found claimed: only a completed record with
+    /// the claim's own token is proof of its commit.
+    #[must_use]
+    pub fn of(claim: &Claim, record: Option<Record>) -> Self {
+        match record {
+            None => Self::Absent,
+            Some(Record {
+                state:
+                    RecordState::Completed {
+                        token, response, ..
+                    },
+                ..
+            }) if token == claim.token => Self::Committed(response),
+            Some(record) => Self::Other(record),
+        }
+    }
+}
+
+/// What can become a store: so that a layer can be made of a connection pool.
+pub trait IntoStore<S> {
+    /// Makes the store.
+    fn into_store(self) -> S;
+}

@@ -1,0 +1,558 @@
+//! From just before the claim to after the commit, in a task that no client can cut.
+
+use std::any::Any;
+use std::error::Error as StdError;
+use std::future::{Future, pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+use tower_service::Service;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
+
+use crate::body::ResponseBody;
+use crate::claim::{Claim, ClaimOutcome, RecordId};
+use crate::error::{BoxError, StoreError};
+use crate::gate::Entry;
+use crate::layer::Config;
+use crate::lease::{Lease, Renewed};
+use crate::problem::{Problem, ProblemKind};
+use crate::record::{Decision, StoredResponse};
+use crate::response::{Captured, capture};
+use crate::service::Shared;
+use crate::store::{Completion, Resolution, Rollback, Store};
+
+/// A request that is about to claim its key.
+pub(crate) struct Arrival<I> {
+    pub(crate) inner: I,
+    pub(crate) parts: Parts,
+    pub(crate) body: Bytes,
+    pub(crate) claim: Claim,
+}
+
+/// What became of an arrival.
+pub(crate) enum Attempt<R, E> {
+    /// It has an answer.
+    Answered(Result<Response<ResponseBody<R>>, E>),
+    /// The record is somebody else's.
+    Turned(ClaimOutcome),
+}
+
+/// How the handler ended.
+enum Ended<R, E> {
+    /// With a 2xx whose body is captured.
+    Success(Captured<R>),
+    /// With anything else.
+    Failure(Result<Response<R>, E>),
+    /// With a 2xx whose body failed.
+    BodyFailed(BoxError),
+    /// With a panic.
+    Panic(Box<dyn Any + Send>),
+    /// The layer dropped it.
+    Stopped(Stop),
+}
+
+/// Why the layer drops a handler.
+enum Stop {
+    /// It ran longer than the renewal's ceiling.
+    Ceiling,
+    /// Its claim was taken over.
+    Lost,
+    /// The layer is being drained.
+    Drained,
+}
+
+/// What the task tells the connection.
+enum Report<R, E> {
+    Attempt(Attempt<R, E>),
+    Panic(Box<dyn Any + Send>),
+}
+
+impl<R, E> Report<R, E> {
+    fn problem(problem: impl Into<Problem>) -> Self {
+        Self::response(problem.into().to_response())
+    }
+
+    fn response(response: Response<ResponseBody<R>>) -> Self {
+        Self::Attempt(Attempt::Answered(Ok(response)))
+    }
+}
+
+/// Claims, runs and commits in a task of its own, and waits for its report.
+///
+/// # Panics
+///
+/// With the handler's own panic, once its key is free.
+pub(crate) async fn attempt<S, I, B, R>(
+    shared: Shared<S>,
+    entry: Entry,
+    arrival: Arrival<I>,
+) -> Attempt<R, I::Error>
+where
+    S: Store,
+    I: Service<Request<B>, Response = Response<R>> + Send + 'static,
+    I::Future: Send,
+    I::Error: Send + 'static,
+    B: From<Bytes> + Send + 'static,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let id = &arrival.claim.id;
+    let span = tracing::info_span!(
+        "idempotency",
+        operation = id.operation.as_str(),
+        key_hash = id.key.short_hash(),
+        outcome = Empty,
+        claim_us = Empty,
+        begin_us = Empty,
+        complete_us = Empty,
+        undo_us = Empty,
+    );
+    let scope = shared.config.scope.as_ref().map(|hook| hook());
+    let (report, reported) = oneshot::channel();
+    let work = async move { shared.work(entry, arrival, report).await }.instrument(span);
+    match scope {
+        Some(scope) => tokio::spawn(scope(Box::pin(work))),
+        None => tokio::spawn(work),
+    };
+    match reported.await {
+        Ok(Report::Attempt(attempt)) => attempt,
+        Ok(Report::Panic(payload)) => resume_unwind(payload),
+        // The runtime is going down, or a hook of the user's broke the task.
+        Err(_) => Attempt::Answered(Ok(Problem::from(ProblemKind::CommitUnknown).to_response())),
+    }
+}
+
+impl<S: Store> Shared<S> {
+    async fn work<I, B, R>(
+        self,
+        mut entry: Entry,
+        arrival: Arrival<I>,
+        report: oneshot::Sender<Report<R, I::Error>>,
+    ) where
+        I: Service<Request<B>, Response = Response<R>> + Send,
+        I::Future: Send,
+        I::Error: Send,
+        B: From<Bytes> + Send,
+        R: Body<Data = Bytes> + Send,
+        R::Error: Into<BoxError>,
+    {
+        let Arrival {
+            inner,
+            mut parts,
+            body,
+            claim,
+        } = arrival;
+        match self.acquire(&claim).await {
+            Ok(ClaimOutcome::Acquired { .. }) => {}
+            Ok(outcome) => {
+                outcome_is(outcome_name(&outcome));
+                let _ = report.send(Report::Attempt(Attempt::Turned(outcome)));
+                return;
+            }
+            Err(error) => {
+                log_store_failure("claim", &error);
+                outcome_is("store-failure");
+                let _ = report.send(Report::problem(error.problem()));
+                return;
+            }
+        }
+        let lease = match self.config.renew_up_to {
+            Some(_) => Lease::renewed(claim.clone()),
+            None => Lease::claimed(claim.clone()),
+        };
+        let tx = self.store.lend(lease.clone());
+        parts.extensions.insert(tx.clone());
+        let request = Request::from_parts(parts, B::from(body));
+
+        let ended = self.run(inner, request, &lease).await;
+        let (answer, left) = match ended {
+            Ended::Success(captured) => self.complete(&tx, &claim, &lease, captured).await,
+            Ended::Failure(answer) => {
+                let answer = answer.map(|mut response| {
+                    self.config.strip_mark(&mut response);
+                    response.map(ResponseBody::inner)
+                });
+                let report = Report::Attempt(Attempt::Answered(answer));
+                self.undo(&tx, &claim, "freed", report).await
+            }
+            Ended::BodyFailed(error) => {
+                tracing::warn!(%error, "response body failed before the commit");
+                let report = Report::problem(ProblemKind::ResponseFailed);
+                self.undo(&tx, &claim, "freed", report).await
+            }
+            Ended::Panic(payload) => {
+                self.undo(&tx, &claim, "panic", Report::Panic(payload))
+                    .await
+            }
+            Ended::Stopped(Stop::Lost) => {
+                let (_, left) = self
+                    .undo(
+                        &tx,
+                        &claim,
+                        "lost",
+                        Report::<R, I::Error>::problem(ProblemKind::InProgress),
+                    )
+                    .await;
+                (self.lost(&claim).await, left)
+            }
+            Ended::Stopped(Stop::Ceiling) => {
+                let report = Report::problem(ProblemKind::HandlerTimeout);
+                self.undo(&tx, &claim, "ceiling", report).await
+            }
+            Ended::Stopped(Stop::Drained) => {
+                self.undo(&tx, &claim, "drained", Report::problem(ProblemKind::Busy))
+                    .await
+            }
+        };
+        // The client may have gone; the work is done all the same.
+        let _ = report.send(answer);
+        if let Left::Leaked = left {
+            entry.release_permit();
+            match self.store.reclaim(&tx).await {
+                Rollback::NotOurs => self.mark_unknown(&claim).await,
+                Rollback::RolledBack | Rollback::Leaked => self.free(&claim).await,
+            }
+        }
+    }
+
+    /// Claims the key, under its name and the earlier ones.
+    async fn acquire(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
+        let started = Instant::now();
+        let outcome = self.bounded(self.store.claim(claim)).await;
+        record_us("claim_us", started);
+        let outcome = outcome?;
+        let ClaimOutcome::Acquired { taken_over } = outcome else {
+            return Ok(outcome);
+        };
+        if taken_over {
+            tracing::warn!("stale claim taken over");
+        }
+        for alias in &self.config.aliases {
+            let id = RecordId {
+                operation: alias.clone(),
+                ..claim.id.clone()
+            };
+            match self.bounded(self.earlier(&id, claim)).await {
+                Ok(None) => {}
+                Ok(Some(outcome)) => {
+                    self.free(claim).await;
+                    return Ok(outcome);
+                }
+                Err(error) => {
+                    self.free(claim).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(ClaimOutcome::Acquired { taken_over })
+    }
+
+    /// What a record under an earlier name says, if there is one that still counts.
+    async fn earlier(
+        &self,
+        id: &RecordId,
+        claim: &Claim,
+    ) -> Result<Option<ClaimOutcome>, StoreError> {
+        let Some(record) = self.store.lookup(id).await? else {
+            return Ok(None);
+        };
+        match record.decide(&claim.fingerprint) {
+            Decision::Answer(outcome) => Ok(Some(outcome)),
+            // Its owner may only be slow: without its record it cannot commit any more.
+            Decision::Replace { seen, stale: true } => {
+                let released = self.store.release(id, &seen).await?;
+                Ok((!released).then_some(ClaimOutcome::InProgress))
+            }
+            Decision::Replace { stale: false, .. } => Ok(None),
+        }
+    }
+
+    /// Runs the handler and captures what it answers, unless the layer has to stop it.
+    async fn run<I, B, R>(
+        &self,
+        mut inner: I,
+        request: Request<B>,
+        lease: &Lease,
+    ) -> Ended<R, I::Error>
+    where
+        I: Service<Request<B>, Response = Response<R>>,
+        R: Body<Data = Bytes>,
+        R::Error: Into<BoxError>,
+    {
+        let config = &self.config;
+        let handled = caught(async move {
+            let mut response = match inner.call(request).await {
+                Ok(response) if Config::is_success(response.status()) => response,
+                answer => return Ended::Failure(answer),
+            };
+            config.strip_mark(&mut response);
+            match capture(response, config.capture, &config.headers).await {
+                Ok(captured) => Ended::Success(captured),
+                Err(error) => Ended::BodyFailed(error.into()),
+            }
+        });
+        tokio::select! {
+            biased;
+            ended = handled => ended.unwrap_or_else(Ended::Panic),
+            stop = self.keep_alive(lease) => Ended::Stopped(stop),
+            () = self.gate.aborted() => Ended::Stopped(Stop::Drained),
+        }
+    }
+
+    /// Keeps the claim fresh. Ends when the handler must be dropped.
+    async fn keep_alive(&self, lease: &Lease) -> Stop {
+        let Some(ceiling) = self.config.renew_up_to else {
+            return pending().await;
+        };
+        let ceiling = Instant::now() + ceiling;
+        let mut renewing = true;
+        loop {
+            let next = Instant::now() + self.config.stale_after / 3;
+            if !renewing || next >= ceiling {
+                tokio::time::sleep_until(ceiling).await;
+                return Stop::Ceiling;
+            }
+            tokio::time::sleep_until(next).await;
+            match self.bounded(lease.renew(&self.store)).await {
+                Ok(Renewed::Yes) => {}
+                Ok(Renewed::Over) => renewing = false,
+                Ok(Renewed::Lost) => return Stop::Lost,
+                Err(error) => log_store_failure("renewal", &error),
+            }
+        }
+    }
+
+    /// Completes the record together with the handler's writes. Only a proven commit answers 2xx.
+    async fn complete<R, E>(
+        &self,
+        tx: &S::Tx,
+        claim: &Claim,
+        lease: &Lease,
+        captured: Captured<R>,
+    ) -> (Report<R, E>, Left) {
+        let Captured { stored, response } = captured;
+        let stored = stored.with_resource_ref(lease.take_made());
+        let started = Instant::now();
+        let completion = timeout(
+            self.config.store_timeout,
+            self.store.complete(tx, claim, &stored),
+        )
+        .await
+        .unwrap_or_else(|_| Completion::Unknown(StoreError::timed_out()));
+        record_us("complete_us", started);
+        match completion {
+            Completion::Committed => {
+                outcome_is("completed");
+                (Report::response(response), Left::Nothing)
+            }
+            Completion::RolledBack(error) => {
+                log_store_failure("completion", &error);
+                outcome_is("rolled-back");
+                self.free(claim).await;
+                (Report::problem(completion_problem(&error)), Left::Nothing)
+            }
+            Completion::Lost => (self.lost(claim).await, Left::Nothing),
+            Completion::NotOurs => (self.not_ours(claim).await, Left::Nothing),
+            Completion::Leaked => {
+                tracing::warn!("transaction leaked: its guard outlives the handler");
+                outcome_is("leaked");
+                (
+                    Report::problem(ProblemKind::TransactionLeaked),
+                    Left::Leaked,
+                )
+            }
+            Completion::Unknown(error) => {
+                (self.resolve(claim, &error, response).await, Left::Nothing)
+            }
+        }
+    }
+
+    /// Rolls the handler's writes back, then frees the key, then lets the answer out.
+    async fn undo<R, E>(
+        &self,
+        tx: &S::Tx,
+        claim: &Claim,
+        outcome: &'static str,
+        answer: Report<R, E>,
+    ) -> (Report<R, E>, Left) {
+        let started = Instant::now();
+        let rollback = timeout(self.config.store_timeout, self.store.rollback(tx)).await;
+        let result = match rollback {
+            Ok(Rollback::NotOurs) => match (self.not_ours(claim).await, answer) {
+                (_, panic @ Report::Panic(_)) => (panic, Left::Nothing),
+                (lost, Report::Attempt(_)) => (lost, Left::Nothing),
+            },
+            Ok(Rollback::Leaked) => {
+                tracing::warn!("transaction leaked: its guard outlives the handler");
+                outcome_is("leaked");
+                (answer, Left::Leaked)
+            }
+            // Past the time the connection is dropped, and the database rolls back by itself.
+            Ok(Rollback::RolledBack) | Err(_) => {
+                outcome_is(outcome);
+                self.free(claim).await;
+                (answer, Left::Nothing)
+            }
+        };
+        record_us("undo_us", started);
+        result
+    }
+
+    /// Frees the key. Where that fails three times, staleness does.
+    async fn free(&self, claim: &Claim) {
+        self.insist("freeing", || self.store.free(claim)).await;
+    }
+
+    /// The claim is somebody else's by now: answers with their record.
+    async fn lost<R, E>(&self, claim: &Claim) -> Report<R, E> {
+        tracing::warn!("claim lost: taken over while the handler ran; its writes are rolled back");
+        outcome_is("lost");
+        match self.bounded(self.store.lookup(&claim.id)).await {
+            Ok(record) => {
+                let outcome = record.map_or(ClaimOutcome::InProgress, |record| {
+                    match record.decide(&claim.fingerprint) {
+                        Decision::Answer(outcome) => outcome,
+                        Decision::Replace { .. } => ClaimOutcome::InProgress,
+                    }
+                });
+                Report::response(self.config.turn_away(&outcome))
+            }
+            Err(error) => {
+                log_store_failure("lookup", &error);
+                Report::problem(ProblemKind::StoreUnavailable)
+            }
+        }
+    }
+
+    /// Some effect may be there without a completed record: it must never run again.
+    async fn not_ours<R, E>(&self, claim: &Claim) -> Report<R, E> {
+        tracing::error!(
+            "transaction lost: the handler ended it itself (COMMIT, ROLLBACK, DDL or a failed nested transaction); the key will answer 410"
+        );
+        outcome_is("transaction-lost");
+        self.mark_unknown(claim).await;
+        Report::problem(ProblemKind::TransactionLost)
+    }
+
+    async fn mark_unknown(&self, claim: &Claim) {
+        self.insist("marking", || self.store.mark_unknown(claim))
+            .await;
+    }
+
+    /// Finds out whether a commit in doubt happened, by positive proof.
+    async fn resolve<R, E>(
+        &self,
+        claim: &Claim,
+        error: &StoreError,
+        response: Response<ResponseBody<R>>,
+    ) -> Report<R, E> {
+        log_store_failure("commit in doubt", error);
+        let resolution = self.insist("resolving", || self.store.resolve(claim)).await;
+        let (outcome, report) = match resolution {
+            Some(Resolution::Committed(_)) => ("completed", Report::response(response)),
+            Some(Resolution::Freed) => ("freed", Report::problem(ProblemKind::ConflictRetry)),
+            Some(Resolution::Absent) => ("absent", Report::problem(ProblemKind::InProgress)),
+            Some(Resolution::Other(record)) => {
+                let outcome = match record.decide(&claim.fingerprint) {
+                    Decision::Answer(outcome) => outcome,
+                    Decision::Replace { .. } => ClaimOutcome::InProgress,
+                };
+                ("lost", Report::response(self.config.turn_away(&outcome)))
+            }
+            None => ("unknown", Report::problem(ProblemKind::CommitUnknown)),
+        };
+        outcome_is(outcome);
+        tracing::warn!(outcome, "commit in doubt resolved");
+        report
+    }
+
+    /// Bounds a step at the store.
+    async fn bounded<T>(
+        &self,
+        step: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        timeout(self.config.store_timeout, step)
+            .await
+            .unwrap_or_else(|_| Err(StoreError::timed_out()))
+    }
+
+    /// Tries a fenced step up to three times: it can do no harm when it is repeated.
+    async fn insist<T, F>(&self, what: &'static str, step: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        for pause in [50, 250, 0] {
+            match self.bounded(step()).await {
+                Ok(done) => return Some(done),
+                Err(error) => log_store_failure(what, &error),
+            }
+            sleep(Duration::from_millis(pause)).await;
+        }
+        None
+    }
+}
+
+/// What is left to do once the answer is out.
+enum Left {
+    Nothing,
+    /// Somebody still holds the transaction.
+    Leaked,
+}
+
+/// What a client is told of a completion that certainly failed.
+fn completion_problem(error: &StoreError) -> ProblemKind {
+    if error.is_conflict() || error.is_unavailable() {
+        ProblemKind::ConflictRetry
+    } else if error.is_encoding() {
+        ProblemKind::RecordUnreadable
+    } else {
+        ProblemKind::CommitFailed
+    }
+}
+
+/// Polls a future to its end, and catches its panic, also the one of dropping it early.
+async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+    let mut future = pin!(future);
+    poll_fn(
+        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(poll) => poll.map(Ok),
+            Err(payload) => Poll::Ready(Err(payload)),
+        },
+    )
+    .await
+}
+
+fn outcome_name(outcome: &ClaimOutcome) -> &'static str {
+    match outcome {
+        ClaimOutcome::Acquired { .. } => "acquired",
+        ClaimOutcome::Completed(StoredResponse {
+            content: Some(_), ..
+        }) => "replayed",
+        ClaimOutcome::Completed(_) => "not-kept",
+        ClaimOutcome::InProgress => "in-progress",
+        ClaimOutcome::Mismatch => "mismatch",
+        ClaimOutcome::Tombstone => "gone",
+    }
+}
+
+fn outcome_is(outcome: &'static str) {
+    Span::current().record("outcome", outcome);
+}
+
+fn record_us(step: &'static str, started: Instant) {
+    let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+    Span::current().record(step, us);
+}
+
+fn log_store_failure(step: &'static str, error: &StoreError) {
+    tracing::warn!(step, %error, source = error.source().map(tracing::field::display), "store failure");
+}
