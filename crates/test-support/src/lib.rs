@@ -1,0 +1,1 @@
+//! Real engines for tests

@@ -1,0 +1,1 @@
+//! Stores of tower-idempotency over sqlx

@@ -1,0 +1,1 @@
+//! The contract that every store of tower-idempotency must pass
