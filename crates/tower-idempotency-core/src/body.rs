@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::LengthLimitError;
 use pin_project_lite::pin_project;
 use sha2::{Digest, Sha256};
 
@@ -65,11 +66,11 @@ where
     })
 }
 
-/// Whether a limit outside of the layer cut the body: tower-http's and axum's are named alike.
+/// Whether a limit outside of the layer cut the body, as tower-http's does.
 fn is_length_limit(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
-        if error.to_string() == "length limit exceeded" {
+        if error.is::<LengthLimitError>() {
             return true;
         }
         next = error.source();

@@ -15,25 +15,30 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 pub struct InvalidIdentity {
     what: &'static str,
     max: usize,
+    reserved: bool,
 }
 
 impl InvalidIdentity {
     /// The one rule of owners, operations and references.
     pub(crate) fn check(what: &'static str, text: &str, max: usize) -> Result<(), Self> {
         if text.is_empty() || text.len() > max || text.contains('\0') {
-            return Err(Self { what, max });
+            return Err(Self { what, max, reserved: false });
         }
         Ok(())
+    }
+
+    /// The text stands for something else.
+    pub(crate) fn reserved(what: &'static str, max: usize) -> Self {
+        Self { what, max, reserved: true }
     }
 }
 
 impl fmt::Display for InvalidIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} must have 1 to {} bytes and no NUL",
-            self.what, self.max
-        )
+        if self.reserved {
+            return write!(f, "this {} is reserved", self.what);
+        }
+        write!(f, "{} must have 1 to {} bytes and no NUL", self.what, self.max)
     }
 }
 

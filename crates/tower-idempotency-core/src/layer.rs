@@ -208,9 +208,12 @@ impl<S: Store> IdempotencyLayer<S> {
     }
 
     /// The status for a key that was used for another request. Default: 409; the IETF draft
-    /// wants 422.
+    /// wants 422. Whatever is no client error is taken for 409.
     pub fn mismatch_status(self, status: u16) -> Self {
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CONFLICT);
+        let status = StatusCode::from_u16(status)
+            .ok()
+            .filter(StatusCode::is_client_error)
+            .unwrap_or(StatusCode::CONFLICT);
         self.set(|config| config.mismatch_status = status)
     }
 

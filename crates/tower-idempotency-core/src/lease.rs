@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use crate::error::TxError;
 use crate::resource::ResourceRef;
@@ -17,6 +18,7 @@ pub struct Lease(Arc<Inner>);
 
 struct Inner {
     terms: Terms,
+    span: tracing::Span,
     made: Mutex<Option<ResourceRef>>,
 }
 
@@ -79,6 +81,7 @@ impl Lease {
     fn new(terms: Terms) -> Self {
         Self(Arc::new(Inner {
             terms,
+            span: tracing::Span::current(),
             made: Mutex::default(),
         }))
     }
@@ -137,6 +140,12 @@ impl Lease {
         } else {
             Renewed::Lost
         })
+    }
+
+    /// Notes in the request's span how long the transaction took to begin.
+    pub fn record_begin(&self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.0.span.record("begin_us", us);
     }
 
     /// Notes what the request made. The last one counts.

@@ -7,6 +7,7 @@
 mod body;
 mod claim;
 mod error;
+mod finish;
 mod fingerprint;
 mod future;
 mod gate;

@@ -355,18 +355,17 @@ impl Store for MemoryStore {
         };
         let now = self.clock.now();
         let mut rows = self.rows();
-        match rows
-            .get_mut(&claim.id)
-            .filter(|row| row.held_by(&claim.token))
-        {
-            None => Completion::Lost,
-            Some(_) if writes.ended => Completion::NotOurs,
-            Some(row) => {
-                row.complete(response.clone(), claim.ttl.map(|ttl| now + ttl));
-                writes.commit(&mut rows);
-                Completion::Committed
-            }
+        if !rows.get(&claim.id).is_some_and(|row| row.held_by(&claim.token)) {
+            return Completion::Lost;
         }
+        if writes.ended {
+            return Completion::NotOurs;
+        }
+        writes.commit(&mut rows);
+        if let Some(row) = rows.get_mut(&claim.id) {
+            row.complete(response.clone(), claim.ttl.map(|ttl| now + ttl));
+        }
+        Completion::Committed
     }
 
     async fn commit(&self, tx: &MemoryTx) -> Completion {

@@ -30,15 +30,20 @@ impl Owner {
     /// The greatest length, in bytes.
     pub const MAX_LEN: usize = 255;
 
+    const SHARED: &str = "*";
+
     /// Takes a principal's id.
     ///
     /// # Errors
     ///
-    /// When it is empty, longer than [`Owner::MAX_LEN`] bytes, or has a NUL, which PostgreSQL
-    /// cannot store.
+    /// When it is empty, longer than [`Owner::MAX_LEN`] bytes, has a NUL, which PostgreSQL
+    /// cannot store, or is `*`, which stands for [`Owner::shared`].
     pub fn new(id: impl AsRef<str>) -> Result<Self, InvalidIdentity> {
         let id = id.as_ref();
         InvalidIdentity::check("owner", id, Self::MAX_LEN)?;
+        if id == Self::SHARED {
+            return Err(InvalidIdentity::reserved("owner", Self::MAX_LEN));
+        }
         Ok(Self(id.into()))
     }
 
@@ -47,7 +52,7 @@ impl Owner {
     /// Whoever knows or guesses a key then reads its result. An explicit choice, never a fallback.
     #[must_use]
     pub fn shared() -> Self {
-        Self("*".into())
+        Self(Self::SHARED.into())
     }
 
     /// The id as text.

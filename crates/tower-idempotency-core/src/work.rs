@@ -4,16 +4,15 @@ use std::any::Any;
 use std::error::Error as StdError;
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tower_service::Service;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
@@ -21,6 +20,7 @@ use tracing::{Instrument, Span};
 use crate::body::ResponseBody;
 use crate::claim::{Claim, ClaimOutcome, RecordId};
 use crate::error::{BoxError, StoreError};
+use crate::finish::Left;
 use crate::gate::Entry;
 use crate::layer::Config;
 use crate::lease::{Lease, Renewed};
@@ -28,7 +28,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::record::{Decision, StoredResponse};
 use crate::response::{Captured, capture};
 use crate::service::Shared;
-use crate::store::{Completion, Resolution, Rollback, Store};
+use crate::store::Store;
 
 /// A request that is about to claim its key.
 pub(crate) struct Arrival<I> {
@@ -71,17 +71,17 @@ enum Stop {
 }
 
 /// What the task tells the connection.
-enum Report<R, E> {
+pub(crate) enum Report<R, E> {
     Attempt(Attempt<R, E>),
     Panic(Box<dyn Any + Send>),
 }
 
 impl<R, E> Report<R, E> {
-    fn problem(problem: impl Into<Problem>) -> Self {
+    pub(crate) fn problem(problem: impl Into<Problem>) -> Self {
         Self::response(problem.into().to_response())
     }
 
-    fn response(response: Response<ResponseBody<R>>) -> Self {
+    pub(crate) fn response(response: Response<ResponseBody<R>>) -> Self {
         Self::Attempt(Attempt::Answered(Ok(response)))
     }
 }
@@ -155,13 +155,17 @@ impl<S: Store> Shared<S> {
             Ok(ClaimOutcome::Acquired { .. }) => {}
             Ok(outcome) => {
                 outcome_is(outcome_name(&outcome));
+                entry.release_permit();
                 let _ = report.send(Report::Attempt(Attempt::Turned(outcome)));
                 return;
             }
             Err(error) => {
                 log_store_failure("claim", &error);
                 outcome_is("store-failure");
+                entry.release_permit();
                 let _ = report.send(Report::problem(error.problem()));
+                // The claim may have been made though its answer was lost.
+                self.free(&claim).await;
                 return;
             }
         }
@@ -194,14 +198,8 @@ impl<S: Store> Shared<S> {
                     .await
             }
             Ended::Stopped(Stop::Lost) => {
-                let (_, left) = self
-                    .undo(
-                        &tx,
-                        &claim,
-                        "lost",
-                        Report::<R, I::Error>::problem(ProblemKind::InProgress),
-                    )
-                    .await;
+                let report = Report::problem(ProblemKind::InProgress);
+                let (_, left) = self.undo::<R, I::Error>(&tx, &claim, "lost", report).await;
                 (self.lost(&claim).await, left)
             }
             Ended::Stopped(Stop::Ceiling) => {
@@ -213,14 +211,11 @@ impl<S: Store> Shared<S> {
                     .await
             }
         };
+        entry.release_permit();
         // The client may have gone; the work is done all the same.
         let _ = report.send(answer);
-        if let Left::Leaked = left {
-            entry.release_permit();
-            match self.store.reclaim(&tx).await {
-                Rollback::NotOurs => self.mark_unknown(&claim).await,
-                Rollback::RolledBack | Rollback::Leaked => self.free(&claim).await,
-            }
+        if left == Left::Leaked {
+            self.reclaim(&tx, &claim).await;
         }
     }
 
@@ -289,7 +284,7 @@ impl<S: Store> Shared<S> {
         R::Error: Into<BoxError>,
     {
         let config = &self.config;
-        let handled = caught(async move {
+        let mut handled = Box::pin(async move {
             let mut response = match inner.call(request).await {
                 Ok(response) if Config::is_success(response.status()) => response,
                 answer => return Ended::Failure(answer),
@@ -300,11 +295,16 @@ impl<S: Store> Shared<S> {
                 Err(error) => Ended::BodyFailed(error.into()),
             }
         });
-        tokio::select! {
+        let stop = tokio::select! {
             biased;
-            ended = handled => ended.unwrap_or_else(Ended::Panic),
-            stop = self.keep_alive(lease) => Ended::Stopped(stop),
-            () = self.gate.aborted() => Ended::Stopped(Stop::Drained),
+            ended = caught(handled.as_mut()) => return ended.unwrap_or_else(Ended::Panic),
+            stop = self.keep_alive(lease) => stop,
+            () = self.gate.aborted() => Stop::Drained,
+        };
+        // Before the roll-back: the handler may hold the transaction.
+        match catch_unwind(AssertUnwindSafe(move || drop(handled))) {
+            Ok(()) => Ended::Stopped(stop),
+            Err(payload) => Ended::Panic(payload),
         }
     }
 
@@ -318,10 +318,10 @@ impl<S: Store> Shared<S> {
         loop {
             let next = Instant::now() + self.config.stale_after / 3;
             if !renewing || next >= ceiling {
-                tokio::time::sleep_until(ceiling).await;
+                sleep_until(ceiling).await;
                 return Stop::Ceiling;
             }
-            tokio::time::sleep_until(next).await;
+            sleep_until(next).await;
             match self.bounded(lease.renew(&self.store)).await {
                 Ok(Renewed::Yes) => {}
                 Ok(Renewed::Over) => renewing = false,
@@ -329,150 +329,6 @@ impl<S: Store> Shared<S> {
                 Err(error) => log_store_failure("renewal", &error),
             }
         }
-    }
-
-    /// Completes the record together with the handler's writes. Only a proven commit answers 2xx.
-    async fn complete<R, E>(
-        &self,
-        tx: &S::Tx,
-        claim: &Claim,
-        lease: &Lease,
-        captured: Captured<R>,
-    ) -> (Report<R, E>, Left) {
-        let Captured { stored, response } = captured;
-        let stored = stored.with_resource_ref(lease.take_made());
-        let started = Instant::now();
-        let completion = timeout(
-            self.config.store_timeout,
-            self.store.complete(tx, claim, &stored),
-        )
-        .await
-        .unwrap_or_else(|_| Completion::Unknown(StoreError::timed_out()));
-        record_us("complete_us", started);
-        match completion {
-            Completion::Committed => {
-                outcome_is("completed");
-                (Report::response(response), Left::Nothing)
-            }
-            Completion::RolledBack(error) => {
-                log_store_failure("completion", &error);
-                outcome_is("rolled-back");
-                self.free(claim).await;
-                (Report::problem(completion_problem(&error)), Left::Nothing)
-            }
-            Completion::Lost => (self.lost(claim).await, Left::Nothing),
-            Completion::NotOurs => (self.not_ours(claim).await, Left::Nothing),
-            Completion::Leaked => {
-                tracing::warn!("transaction leaked: its guard outlives the handler");
-                outcome_is("leaked");
-                (
-                    Report::problem(ProblemKind::TransactionLeaked),
-                    Left::Leaked,
-                )
-            }
-            Completion::Unknown(error) => {
-                (self.resolve(claim, &error, response).await, Left::Nothing)
-            }
-        }
-    }
-
-    /// Rolls the handler's writes back, then frees the key, then lets the answer out.
-    async fn undo<R, E>(
-        &self,
-        tx: &S::Tx,
-        claim: &Claim,
-        outcome: &'static str,
-        answer: Report<R, E>,
-    ) -> (Report<R, E>, Left) {
-        let started = Instant::now();
-        let rollback = timeout(self.config.store_timeout, self.store.rollback(tx)).await;
-        let result = match rollback {
-            Ok(Rollback::NotOurs) => match (self.not_ours(claim).await, answer) {
-                (_, panic @ Report::Panic(_)) => (panic, Left::Nothing),
-                (lost, Report::Attempt(_)) => (lost, Left::Nothing),
-            },
-            Ok(Rollback::Leaked) => {
-                tracing::warn!("transaction leaked: its guard outlives the handler");
-                outcome_is("leaked");
-                (answer, Left::Leaked)
-            }
-            // Past the time the connection is dropped, and the database rolls back by itself.
-            Ok(Rollback::RolledBack) | Err(_) => {
-                outcome_is(outcome);
-                self.free(claim).await;
-                (answer, Left::Nothing)
-            }
-        };
-        record_us("undo_us", started);
-        result
-    }
-
-    /// Frees the key. Where that fails three times, staleness does.
-    async fn free(&self, claim: &Claim) {
-        self.insist("freeing", || self.store.free(claim)).await;
-    }
-
-    /// The claim is somebody else's by now: answers with their record.
-    async fn lost<R, E>(&self, claim: &Claim) -> Report<R, E> {
-        tracing::warn!("claim lost: taken over while the handler ran; its writes are rolled back");
-        outcome_is("lost");
-        match self.bounded(self.store.lookup(&claim.id)).await {
-            Ok(record) => {
-                let outcome = record.map_or(ClaimOutcome::InProgress, |record| {
-                    match record.decide(&claim.fingerprint) {
-                        Decision::Answer(outcome) => outcome,
-                        Decision::Replace { .. } => ClaimOutcome::InProgress,
-                    }
-                });
-                Report::response(self.config.turn_away(&outcome))
-            }
-            Err(error) => {
-                log_store_failure("lookup", &error);
-                Report::problem(ProblemKind::StoreUnavailable)
-            }
-        }
-    }
-
-    /// Some effect may be there without a completed record: it must never run again.
-    async fn not_ours<R, E>(&self, claim: &Claim) -> Report<R, E> {
-        tracing::error!(
-            "transaction lost: the handler ended it itself (COMMIT, ROLLBACK, DDL or a failed nested transaction); the key will answer 410"
-        );
-        outcome_is("transaction-lost");
-        self.mark_unknown(claim).await;
-        Report::problem(ProblemKind::TransactionLost)
-    }
-
-    async fn mark_unknown(&self, claim: &Claim) {
-        self.insist("marking", || self.store.mark_unknown(claim))
-            .await;
-    }
-
-    /// Finds out whether a commit in doubt happened, by positive proof.
-    async fn resolve<R, E>(
-        &self,
-        claim: &Claim,
-        error: &StoreError,
-        response: Response<ResponseBody<R>>,
-    ) -> Report<R, E> {
-        log_store_failure("commit in doubt", error);
-        let resolution = self.insist("resolving", || self.store.resolve(claim)).await;
-        let (outcome, report) = match resolution {
-            Some(Resolution::Committed(_)) => ("completed", Report::response(response)),
-            Some(Resolution::Freed) => ("freed", Report::problem(ProblemKind::ConflictRetry)),
-            Some(Resolution::Absent) => ("absent", Report::problem(ProblemKind::InProgress)),
-            Some(Resolution::Other(record)) => {
-                let outcome = match record.decide(&claim.fingerprint) {
-                    Decision::Answer(outcome) => outcome,
-                    Decision::Replace { .. } => ClaimOutcome::InProgress,
-                };
-                ("lost", Report::response(self.config.turn_away(&outcome)))
-            }
-            None => ("unknown", Report::problem(ProblemKind::CommitUnknown)),
-        };
-        outcome_is(outcome);
-        tracing::warn!(outcome, "commit in doubt resolved");
-        report
     }
 
     /// Bounds a step at the store.
@@ -484,50 +340,14 @@ impl<S: Store> Shared<S> {
             .await
             .unwrap_or_else(|_| Err(StoreError::timed_out()))
     }
-
-    /// Tries a fenced step up to three times: it can do no harm when it is repeated.
-    async fn insist<T, F>(&self, what: &'static str, step: impl Fn() -> F) -> Option<T>
-    where
-        F: Future<Output = Result<T, StoreError>>,
-    {
-        for pause in [50, 250, 0] {
-            match self.bounded(step()).await {
-                Ok(done) => return Some(done),
-                Err(error) => log_store_failure(what, &error),
-            }
-            sleep(Duration::from_millis(pause)).await;
-        }
-        None
-    }
 }
 
-/// What is left to do once the answer is out.
-enum Left {
-    Nothing,
-    /// Somebody still holds the transaction.
-    Leaked,
-}
-
-/// What a client is told of a completion that certainly failed.
-fn completion_problem(error: &StoreError) -> ProblemKind {
-    if error.is_conflict() || error.is_unavailable() {
-        ProblemKind::ConflictRetry
-    } else if error.is_encoding() {
-        ProblemKind::RecordUnreadable
-    } else {
-        ProblemKind::CommitFailed
-    }
-}
-
-/// Polls a future to its end, and catches its panic, also the one of dropping it early.
-async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
-    let mut future = pin!(future);
-    poll_fn(
-        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-            Ok(poll) => poll.map(Ok),
-            Err(payload) => Poll::Ready(Err(payload)),
-        },
-    )
+/// Polls a future to its end, and catches its panic.
+async fn caught<F: Future>(mut future: Pin<&mut F>) -> Result<F::Output, Box<dyn Any + Send>> {
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Ok),
+        Err(payload) => Poll::Ready(Err(payload)),
+    })
     .await
 }
 
@@ -544,15 +364,15 @@ fn outcome_name(outcome: &ClaimOutcome) -> &'static str {
     }
 }
 
-fn outcome_is(outcome: &'static str) {
+pub(crate) fn outcome_is(outcome: &'static str) {
     Span::current().record("outcome", outcome);
 }
 
-fn record_us(step: &'static str, started: Instant) {
+pub(crate) fn record_us(step: &'static str, started: Instant) {
     let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     Span::current().record(step, us);
 }
 
-fn log_store_failure(step: &'static str, error: &StoreError) {
+pub(crate) fn log_store_failure(step: &'static str, error: &StoreError) {
     tracing::warn!(step, %error, source = error.source().map(tracing::field::display), "store failure");
 }

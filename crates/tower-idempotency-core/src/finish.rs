@@ -1,0 +1,201 @@
+//! How a request's work ends: completed, undone, lost or in doubt.
+
+use std::future::Future;
+use std::time::Duration;
+
+use http::Response;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::body::ResponseBody;
+use crate::claim::{Claim, ClaimOutcome};
+use crate::error::StoreError;
+use crate::lease::Lease;
+use crate::problem::ProblemKind;
+use crate::record::{Decision, Record};
+use crate::response::Captured;
+use crate::service::Shared;
+use crate::store::{Completion, Resolution, Rollback, Store};
+use crate::work::{Report, log_store_failure, outcome_is, record_us};
+
+/// What is left to do once the answer is out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    Nothing,
+    /// Somebody still holds the transaction.
+    Leaked,
+}
+
+/// How long one try of cleaning up may take, while a client waits for an answer that is known.
+const CLEAN_UP: Duration = Duration::from_secs(5);
+
+impl<S: Store> Shared<S> {
+    /// Completes the record together with the handler's writes. Only a proven commit answers 2xx.
+    pub(crate) async fn complete<R, E>(
+        &self,
+        tx: &S::Tx,
+        claim: &Claim,
+        lease: &Lease,
+        captured: Captured<R>,
+    ) -> (Report<R, E>, Left) {
+        let Captured { stored, response } = captured;
+        let stored = stored.with_resource_ref(lease.take_made());
+        let started = Instant::now();
+        let completing = self.store.complete(tx, claim, &stored);
+        let completion = timeout(self.config.store_timeout, completing)
+            .await
+            .unwrap_or_else(|_| Completion::Unknown(StoreError::timed_out()));
+        record_us("complete_us", started);
+        let report = match completion {
+            Completion::Committed => {
+                outcome_is("completed");
+                Report::response(response)
+            }
+            Completion::RolledBack(error) => {
+                log_store_failure("completion", &error);
+                outcome_is("rolled-back");
+                self.free(claim).await;
+                Report::problem(completion_problem(&error))
+            }
+            Completion::Lost => self.lost(claim).await,
+            Completion::NotOurs => self.not_ours(claim).await,
+            Completion::Leaked => {
+                leaked();
+                return (Report::problem(ProblemKind::TransactionLeaked), Left::Leaked);
+            }
+            Completion::Unknown(error) => self.resolve(claim, &error, response).await,
+        };
+        (report, Left::Nothing)
+    }
+
+    /// Rolls the handler's writes back, then frees the key, then lets the answer out.
+    pub(crate) async fn undo<R, E>(
+        &self,
+        tx: &S::Tx,
+        claim: &Claim,
+        outcome: &'static str,
+        answer: Report<R, E>,
+    ) -> (Report<R, E>, Left) {
+        let started = Instant::now();
+        let rollback = timeout(self.config.store_timeout, self.store.rollback(tx)).await;
+        let ended = match rollback {
+            Ok(Rollback::NotOurs) => match (self.not_ours(claim).await, answer) {
+                // A panic stays one: it unwinds on.
+                (_, panic @ Report::Panic(_)) => (panic, Left::Nothing),
+                (lost, Report::Attempt(_)) => (lost, Left::Nothing),
+            },
+            Ok(Rollback::Leaked) => {
+                leaked();
+                (answer, Left::Leaked)
+            }
+            // Past the time the connection is dropped, and the database rolls back by itself.
+            Ok(Rollback::RolledBack) | Err(_) => {
+                outcome_is(outcome);
+                self.free(claim).await;
+                (answer, Left::Nothing)
+            }
+        };
+        record_us("undo_us", started);
+        ended
+    }
+
+    /// After a leak: waits for the last guard, rolls back, and frees the key.
+    pub(crate) async fn reclaim(&self, tx: &S::Tx, claim: &Claim) {
+        match self.store.reclaim(tx).await {
+            Rollback::NotOurs => self.mark_unknown(claim).await,
+            Rollback::RolledBack | Rollback::Leaked => self.free(claim).await,
+        }
+    }
+
+    /// Frees the key. Where that fails three times, staleness does.
+    pub(crate) async fn free(&self, claim: &Claim) {
+        self.insist("freeing", || self.store.free(claim)).await;
+    }
+
+    async fn mark_unknown(&self, claim: &Claim) {
+        self.insist("marking", || self.store.mark_unknown(claim)).await;
+    }
+
+    /// The claim is somebody else's by now: answers with their record.
+    pub(crate) async fn lost<R, E>(&self, claim: &Claim) -> Report<R, E> {
+        tracing::warn!("claim lost: taken over while the handler ran; its writes are rolled back");
+        outcome_is("lost");
+        match self.insist("lookup", || self.store.lookup(&claim.id)).await {
+            Some(record) => self.others(claim, record),
+            None => Report::problem(ProblemKind::StoreUnavailable),
+        }
+    }
+
+    /// What somebody else's record answers. Where there is none, a retry will find out.
+    fn others<R, E>(&self, claim: &Claim, record: Option<Record>) -> Report<R, E> {
+        let decision = record.map(|record| record.decide(&claim.fingerprint));
+        let outcome = match decision {
+            Some(Decision::Answer(outcome)) => outcome,
+            Some(Decision::Replace { .. }) | None => ClaimOutcome::InProgress,
+        };
+        Report::response(self.config.turn_away(&outcome))
+    }
+
+    /// Some effect may be there without a completed record: it must never run again.
+    async fn not_ours<R, E>(&self, claim: &Claim) -> Report<R, E> {
+        tracing::error!(
+            "transaction lost: the handler ended it itself (COMMIT, ROLLBACK, DDL or a failed nested transaction); the key will answer 410"
+        );
+        outcome_is("transaction-lost");
+        self.mark_unknown(claim).await;
+        Report::problem(ProblemKind::TransactionLost)
+    }
+
+    /// Finds out whether a commit in doubt happened, by positive proof.
+    async fn resolve<R, E>(
+        &self,
+        claim: &Claim,
+        error: &StoreError,
+        response: Response<ResponseBody<R>>,
+    ) -> Report<R, E> {
+        log_store_failure("commit in doubt", error);
+        let resolution = self.insist("resolving", || self.store.resolve(claim)).await;
+        let (outcome, report) = match resolution {
+            Some(Resolution::Committed(_)) => ("completed", Report::response(response)),
+            Some(Resolution::Freed) => ("freed", Report::problem(ProblemKind::ConflictRetry)),
+            Some(Resolution::Absent) => ("absent", self.others(claim, None)),
+            Some(Resolution::Other(record)) => ("lost", self.others(claim, Some(record))),
+            None => ("unknown", Report::problem(ProblemKind::CommitUnknown)),
+        };
+        outcome_is(outcome);
+        tracing::warn!(outcome, "commit in doubt resolved");
+        report
+    }
+
+    /// Tries a fenced step up to three times: it can do no harm when it is repeated.
+    async fn insist<T, F>(&self, what: &'static str, step: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let patience = self.config.store_timeout.min(CLEAN_UP);
+        for pause in [50, 250, 0] {
+            match timeout(patience, step()).await {
+                Ok(Ok(done)) => return Some(done),
+                Ok(Err(error)) => log_store_failure(what, &error),
+                Err(_) => log_store_failure(what, &StoreError::timed_out()),
+            }
+            sleep(Duration::from_millis(pause)).await;
+        }
+        None
+    }
+}
+
+fn leaked() {
+    tracing::warn!("transaction leaked: its guard outlives the handler");
+    outcome_is("leaked");
+}
+
+/// What a client is told of a completion that certainly failed.
+fn completion_problem(error: &StoreError) -> ProblemKind {
+    if error.is_conflict() || error.is_unavailable() {
+        ProblemKind::ConflictRetry
+    } else if error.is_encoding() {
+        ProblemKind::RecordUnreadable
+    } else {
+        ProblemKind::CommitFailed
+    }
+}

@@ -1,0 +1,189 @@
+//! PostgreSQL 13 and later.
+
+use std::fmt::Write as _;
+
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity};
+use sqlx::{AssertSqlSafe, Database, Postgres, SqlSafeStr, SqlStr};
+use tower_idempotency_core::ClaimToken;
+
+use super::sealed::DialectImpl;
+use super::{ErrorClass, Proof, Sql};
+use crate::driver::{Driver, Value};
+
+impl_driver!(Postgres, PgArguments, PgRow);
+
+macro_rules! columns {
+    () => {
+        "state, claim_token, (extract(epoch FROM claimed_at) * 1000)::bigint, stale_at <= now(), \
+         fingerprint, status::bigint, kept, headers, body, resource_ref, \
+         coalesce(expires_at <= now(), false)"
+    };
+}
+
+macro_rules! held {
+    () => {
+        "owner = $1 AND operation = $2 AND key = $3 AND claim_token = $4 AND state = 'claimed'"
+    };
+}
+
+macro_rules! completing {
+    () => {
+        "UPDATE tower_idempotency.record SET state = 'completed', status = $5, kept = $6, \
+         headers = $7, body = $8, resource_ref = $9, completed_at = clock_timestamp(), \
+         expires_at = clock_timestamp() + $10 * interval '1 millisecond' WHERE "
+    };
+}
+
+impl DialectImpl for Postgres {
+    const SQL: &'static Sql = &Sql {
+        lookup: concat!(
+            "SELECT ",
+            columns!(),
+            " FROM tower_idempotency.record WHERE owner = $1 AND operation = $2 AND key = $3"
+        ),
+        // One statement for the common cases. Where the insert waited for somebody else's
+        // uncommitted work, its arm wins; where it lost to one that this snapshot does not see,
+        // there is no row at all. The lock's time-out ends with the statement's transaction.
+        claim: concat!(
+            "WITH patience AS MATERIALIZED (\
+                 SELECT set_config('lock_timeout', '200ms', true) AS lock_timeout\
+             ), claimed AS (\
+                 INSERT INTO tower_idempotency.record \
+                     (owner, operation, key, state, claim_token, claimed_at, stale_at, fingerprint) \
+                 SELECT $1, $2, $3, 'claimed', $4, now(), now() + $6 * interval '1 millisecond', $5 \
+                 FROM patience WHERE lock_timeout IS NOT NULL \
+                 ON CONFLICT ON CONSTRAINT record_pkey DO NOTHING \
+                 RETURNING claimed_at\
+             ) \
+             SELECT 'acquired', NULL::bytea, (extract(epoch FROM claimed_at) * 1000)::bigint, false, \
+                 NULL::text, NULL::bigint, NULL::boolean, NULL::bytea, NULL::bytea, NULL::text, false \
+             FROM claimed \
+             UNION ALL \
+             SELECT ",
+            columns!(),
+            " FROM tower_idempotency.record \
+             WHERE owner = $1 AND operation = $2 AND key = $3 AND NOT EXISTS (SELECT FROM claimed)"
+        ),
+        // Whoever holds the row is completing or replacing it: skipping it is no loss.
+        replace: "WITH seen AS MATERIALIZED (\
+                 SELECT owner, operation, key FROM tower_idempotency.record \
+                 WHERE owner = $1 AND operation = $2 AND key = $3 AND claim_token = $7 \
+                 FOR UPDATE SKIP LOCKED\
+             ) \
+             UPDATE tower_idempotency.record AS r SET state = 'claimed', claim_token = $4, \
+                 claimed_at = now(), stale_at = now() + $6 * interval '1 millisecond', \
+                 fingerprint = $5, status = NULL, kept = NULL, headers = NULL, body = NULL, \
+                 resource_ref = NULL, completed_at = NULL, expires_at = NULL \
+             FROM seen \
+             WHERE r.owner = seen.owner AND r.operation = seen.operation AND r.key = seen.key \
+                 AND r.claim_token = $7 \
+                 AND (r.state = 'claimed' AND r.stale_at <= now() \
+                     OR r.state = 'completed' AND r.expires_at <= now())",
+        // The setting is there in the transaction that was begun with this token, and in no other.
+        // In a subtransaction, a row's xmin is not the transaction's own id.
+        complete: concat!(
+            completing!(),
+            held!(),
+            " AND current_setting('tower_idempotency.claim', true) = encode($4, 'hex') \
+             RETURNING xmin = pg_current_xact_id()::xid"
+        ),
+        complete_alone: concat!(completing!(), held!()),
+        free: concat!("DELETE FROM tower_idempotency.record WHERE ", held!()),
+        renew: concat!(
+            "UPDATE tower_idempotency.record SET stale_at = now() + $5 * interval '1 millisecond' \
+             WHERE ",
+            held!()
+        ),
+        mark_unknown: concat!(
+            "UPDATE tower_idempotency.record SET state = 'completed', status = $5, kept = false, \
+             completed_at = now() WHERE ",
+            held!()
+        ),
+        tombstone: "UPDATE tower_idempotency.record SET state = 'tombstone', claim_token = NULL, \
+             fingerprint = NULL, status = NULL, kept = NULL, headers = NULL, body = NULL, \
+             expires_at = NULL \
+             WHERE owner = $1 AND operation = $2 AND resource_ref = $3 AND state = 'completed'",
+        erase_owner: "DELETE FROM tower_idempotency.record WHERE owner = $1",
+        // The conditions are repeated outside: a row may have been replaced since it was found.
+        purge_expired: "WITH doomed AS MATERIALIZED (\
+                 SELECT owner, operation, key FROM tower_idempotency.record \
+                 WHERE expires_at <= now() AND state = 'completed' \
+                 ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED\
+             ) \
+             DELETE FROM tower_idempotency.record AS r USING doomed \
+             WHERE r.owner = doomed.owner AND r.operation = doomed.operation AND r.key = doomed.key \
+                 AND r.expires_at <= now() AND r.state = 'completed'",
+        purge_stale: "WITH doomed AS MATERIALIZED (\
+                 SELECT owner, operation, key, claim_token FROM tower_idempotency.record \
+                 WHERE state = 'claimed' AND stale_at <= now() - $2 * interval '1 millisecond' \
+                 LIMIT $1 FOR UPDATE SKIP LOCKED\
+             ) \
+             DELETE FROM tower_idempotency.record AS r USING doomed \
+             WHERE r.owner = doomed.owner AND r.operation = doomed.operation AND r.key = doomed.key \
+                 AND r.claim_token = doomed.claim_token AND r.state = 'claimed' \
+                 AND r.stale_at <= now() - $2 * interval '1 millisecond'",
+    };
+    const SINGLE_WRITER: bool = false;
+    const LOOKS_FIRST: bool = false;
+    const COMPLETION_PROVES: bool = true;
+
+    /// One message, so one round trip: a simple query takes no parameters, and a token in
+    /// hexadecimal digits needs no quoting.
+    fn begin(token: &ClaimToken) -> SqlStr {
+        let mut sql = String::from("BEGIN; SET LOCAL tower_idempotency.claim = '");
+        for byte in token.as_bytes() {
+            let _ = write!(sql, "{byte:02x}");
+        }
+        sql.push('\'');
+        AssertSqlSafe(sql).into_sql_str()
+    }
+
+    async fn prove(
+        conn: &mut Self::Connection,
+        token: &ClaimToken,
+    ) -> Result<Proof, sqlx::Error> {
+        let sql =
+            "SELECT coalesce(current_setting('tower_idempotency.claim', true), '') = encode($1, 'hex')";
+        let ours = Self::fetch_bool(conn, sql, &[Value::Bytes(token.as_bytes())]).await?;
+        Ok(if ours == Some(true) { Proof::Ours } else { Proof::NotOurs })
+    }
+
+    fn classify(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
+        let code = error.code().unwrap_or_default();
+        match (&*code, code.get(..2)) {
+            ("55P03", _) => ErrorClass::Locked,
+            ("42P01" | "3F000", _) => ErrorClass::NoTable,
+            // 40: conflicts; 25P02 is what a transaction says after it lost one.
+            (_, Some("40")) => ErrorClass::Conflict,
+            // 08: connection; 53: resources; 57: operator's intervention; 58: system;
+            // 25006: a standby that has become, or still is, read-only.
+            ("25006", _) | (_, Some("08" | "53" | "57" | "58")) => ErrorClass::Unavailable,
+            _ => ErrorClass::Other,
+        }
+    }
+
+    /// The server rolls back whatever ends in an ERROR. After FATAL the connection is gone, and the
+    /// commit may have happened: while waiting for a synchronous standby, for instance.
+    fn certainly_not_committed(error: &dyn sqlx::error::DatabaseError) -> bool {
+        let Some(error) = error.try_downcast_ref::<PgDatabaseError>() else { return false };
+        matches!(error.severity(), PgSeverity::Error)
+            && error.code() != "40003"
+            && !["08", "57", "58", "XX"].contains(&error.code().get(..2).unwrap_or_default())
+    }
+
+    fn migrator() -> Migrator {
+        let record = include_str!("../../migrations/postgres/0001_record.sql");
+        let mut migrator = super::migrator(&[(1, "record", record)]);
+        migrator.create_schema("tower_idempotency");
+        migrator.dangerous_set_table_name("tower_idempotency.migration");
+        migrator
+    }
+
+    async fn run_migrations(pool: &sqlx::Pool<Self>) -> Result<(), MigrateError>
+    where
+        Self: Database,
+    {
+        Self::migrator().run(pool).await
+    }
+}

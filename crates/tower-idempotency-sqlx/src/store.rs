@@ -1,0 +1,440 @@
+//! The store over a connection pool.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::{Pool, Transaction};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tower_idempotency_core::{
+    Claim, ClaimOutcome, ClaimToken, Closed, Completion, Decision, IntoStore, Lease, Owner, Record,
+    RecordId, RecordState, Resolution, Rollback, Store, StoreError, StoredResponse,
+    TombstoneResource, TxError, TxSlot,
+};
+
+use crate::dialect::{Dialect, ErrorClass, Proof};
+use crate::queries;
+use crate::row::Row;
+use crate::tx::{Open, Tx, unwind};
+
+/// Keeps records in a database, next to the data that they protect.
+///
+/// Cheap to clone. Make the table with [`migrate`](crate::migrate) first.
+pub struct SqlxStore<DB: Dialect> {
+    pool: Pool<DB>,
+    /// Who writes, where one at a time can.
+    writer: Option<Arc<Semaphore>>,
+}
+
+/// How long a writer waits in line: as long as sqlx lets SQLite wait for its lock.
+const WRITER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often a claim looks again when the record changes under its eyes.
+const CLAIM_ATTEMPTS: usize = 8;
+
+impl<DB: Dialect> SqlxStore<DB> {
+    /// Makes a store over a pool.
+    #[must_use]
+    pub fn new(pool: Pool<DB>) -> Self {
+        Self { pool, writer: DB::SINGLE_WRITER.then(|| Arc::new(Semaphore::new(1))) }
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &Pool<DB> {
+        &self.pool
+    }
+
+    /// Waits in line to write, holding no connection meanwhile: writers that wait in SQLite hold
+    /// one each, and would starve the readers of the pool.
+    pub(crate) async fn writer(&self) -> Result<Option<OwnedSemaphorePermit>, StoreError> {
+        let Some(writer) = &self.writer else { return Ok(None) };
+        match timeout(WRITER_PATIENCE, Arc::clone(writer).acquire_owned()).await {
+            Ok(permit) => permit.map(Some).map_err(StoreError::other),
+            Err(elapsed) => Err(StoreError::unavailable(elapsed)),
+        }
+    }
+
+    /// Runs one statement that writes, on a connection of its own.
+    async fn write<T>(
+        &self,
+        statement: impl AsyncFnOnce(&mut DB::Connection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let _writer = self.writer().await?;
+        let mut conn = self.pool.acquire().await.map_err(store_error::<DB>)?;
+        statement(&mut conn).await.map_err(store_error::<DB>)
+    }
+}
+
+/// What a client, a log and the layer are to make of an error of sqlx's.
+pub(crate) fn store_error<DB: Dialect>(error: sqlx::Error) -> StoreError {
+    match classify::<DB>(&error) {
+        ErrorClass::Unavailable | ErrorClass::Locked => StoreError::unavailable(error),
+        ErrorClass::Conflict => StoreError::conflict(error),
+        ErrorClass::NoTable => StoreError::other(NoTable(error)),
+        ErrorClass::Other => match error {
+            sqlx::Error::Encode(_) | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => {
+                StoreError::encoding(error)
+            }
+            error => StoreError::other(error),
+        },
+    }
+}
+
+fn classify<DB: Dialect>(error: &sqlx::Error) -> ErrorClass {
+    match error {
+        sqlx::Error::Database(error) => DB::classify(error.as_ref()),
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => ErrorClass::Unavailable,
+        _ => ErrorClass::Other,
+    }
+}
+
+/// The table of records is not there.
+#[derive(Debug)]
+struct NoTable(sqlx::Error);
+
+impl fmt::Display for NoTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the table of records is missing: call `tower_idempotency::migrate(&pool).await?` at start")
+    }
+}
+
+impl StdError for NoTable {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.0)
+    }
+}
+
+impl<DB: Dialect> SqlxStore<DB> {
+    async fn find(&self, id: &RecordId) -> Result<Option<Row>, sqlx::Error> {
+        let mut conn = self.pool.acquire().await?;
+        queries::lookup::<DB>(&mut conn, id).await
+    }
+
+    async fn insert(&self, claim: &Claim) -> Result<Option<Row>, sqlx::Error> {
+        let mut conn: PoolConnection<DB> = self.pool.acquire().await?;
+        queries::claim::<DB>(&mut conn, claim).await
+    }
+
+    /// Completes within the handler's transaction, proves that it is ours, and commits it.
+    async fn complete_within(
+        &self,
+        open: Open<DB>,
+        claim: &Claim,
+        response: &StoredResponse,
+    ) -> Completion {
+        let Open { mut transaction, token, .. } = open;
+        if !DB::COMPLETION_PROVES {
+            match DB::prove(&mut transaction, &token).await {
+                Ok(Proof::Ours) => {}
+                Ok(Proof::Nested) => {
+                    unwind(transaction).await;
+                    return Completion::RolledBack(left_nested());
+                }
+                Ok(Proof::NotOurs) => return self.unmatched(transaction, claim).await,
+                Err(error) => return self.failed(transaction, claim, error).await,
+            }
+        }
+        match queries::complete::<DB>(&mut transaction, claim, response).await {
+            Ok(None) => self.unmatched(transaction, claim).await,
+            Ok(Some(true)) => committed::<DB, _>(transaction.commit().await),
+            // sqlx would only release the innermost savepoint: commit whatever it believes.
+            Ok(Some(false)) => committed::<DB, _>(DB::execute(&mut transaction, "COMMIT", &[]).await),
+            Err(error) => self.failed(transaction, claim, error).await,
+        }
+    }
+
+    /// Completion matched nothing: the claim is lost, or else the transaction is.
+    async fn unmatched(&self, transaction: Transaction<'static, DB>, claim: &Claim) -> Completion {
+        unwind(transaction).await;
+        match self.lookup(&claim.id).await {
+            Ok(record) if !still_claimed_by(record.as_ref(), claim) => Completion::Lost,
+            Ok(_) => Completion::NotOurs,
+            // Some effect may be there: the key must not become free for want of an answer.
+            Err(error) => {
+                tracing::warn!(%error, "whose record it is could not be read");
+                Completion::NotOurs
+            }
+        }
+    }
+
+    /// Completion failed, so nothing was committed. In a snapshot, a lost claim is a conflict.
+    async fn failed(
+        &self,
+        transaction: Transaction<'static, DB>,
+        claim: &Claim,
+        error: sqlx::Error,
+    ) -> Completion {
+        unwind(transaction).await;
+        let error = store_error::<DB>(error);
+        if error.is_conflict() {
+            match self.lookup(&claim.id).await {
+                Ok(record) if !still_claimed_by(record.as_ref(), claim) => return Completion::Lost,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Completion::RolledBack(error)
+    }
+
+    /// Completes without a transaction of the handler's.
+    async fn complete_alone(&self, claim: &Claim, response: &StoredResponse) -> Completion {
+        let writer = self.writer().await;
+        let conn = self.pool.acquire().await;
+        let (_writer, mut conn) = match (writer, conn) {
+            (Ok(writer), Ok(conn)) => (writer, conn),
+            (Err(error), _) => return Completion::RolledBack(error),
+            (_, Err(error)) => return Completion::RolledBack(store_error::<DB>(error)),
+        };
+        match queries::complete_alone::<DB>(&mut conn, claim, response).await {
+            Ok(true) => Completion::Committed,
+            Ok(false) => Completion::Lost,
+            Err(error) => committed::<DB, ()>(Err(error)),
+        }
+    }
+
+    /// Rolls back, after asking whether there still is something of ours to roll back.
+    async fn undo(&self, open: Open<DB>) -> Rollback {
+        let Open { mut transaction, token, .. } = open;
+        let proof = DB::prove(&mut transaction, &token).await;
+        unwind(transaction).await;
+        match proof {
+            Ok(Proof::NotOurs) => Rollback::NotOurs,
+            // An aborted transaction answers nothing, and commits nothing.
+            Ok(Proof::Ours | Proof::Nested) | Err(_) => Rollback::RolledBack,
+        }
+    }
+}
+
+fn left_nested() -> StoreError {
+    StoreError::other("the handler left a nested transaction open")
+}
+
+fn still_claimed_by(record: Option<&Record>, claim: &Claim) -> bool {
+    record.is_some_and(|record| {
+        matches!(&record.state, RecordState::Claimed { token, .. } if *token == claim.token)
+    })
+}
+
+/// What a COMMIT that ended so has done.
+fn committed<DB: Dialect, T>(ended: Result<T, sqlx::Error>) -> Completion {
+    match ended {
+        Ok(_) => Completion::Committed,
+        Err(sqlx::Error::Database(error)) if DB::certainly_not_committed(error.as_ref()) => {
+            Completion::RolledBack(store_error::<DB>(sqlx::Error::Database(error)))
+        }
+        Err(error) => Completion::Unknown(store_error::<DB>(error)),
+    }
+}
+
+/// Spreads those who meet at one record; the token is as random as it gets.
+async fn pause(attempt: usize, token: &ClaimToken) {
+    let jitter = u64::from(token.as_bytes()[attempt % 16]) % 16;
+    sleep(Duration::from_millis(2 + jitter)).await;
+}
+
+impl<DB: Dialect> Store for SqlxStore<DB> {
+    type Tx = Tx<DB>;
+
+    async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
+        let mut look = DB::LOOKS_FIRST;
+        let mut blocked = None;
+        let mut replacing = false;
+        for attempt in 0..CLAIM_ATTEMPTS {
+            let found = if look {
+                self.find(&claim.id).await
+            } else {
+                let _writer = self.writer().await?;
+                self.insert(claim).await
+            };
+            let row = match found {
+                Ok(row) => row,
+                Err(error) => match classify::<DB>(&error) {
+                    ErrorClass::Conflict => {
+                        pause(attempt, &claim.token).await;
+                        continue;
+                    }
+                    // What is committed decides; nobody waits for what is not.
+                    ErrorClass::Locked => {
+                        look = true;
+                        blocked = Some(error);
+                        continue;
+                    }
+                    // A connection that died in the pool. The claim carries its own token, so
+                    // that a second one is the same.
+                    ErrorClass::Unavailable if attempt == 0 && is_io(&error) => continue,
+                    ErrorClass::Unavailable | ErrorClass::NoTable | ErrorClass::Other => {
+                        return Err(store_error::<DB>(error));
+                    }
+                },
+            };
+            let Some(row) = row else {
+                if let Some(error) = blocked.take_if(|_| look) {
+                    return Err(store_error::<DB>(error));
+                }
+                // Absent when it was looked for: insert. Not to be seen by the insert: look.
+                look = !look;
+                continue;
+            };
+            if row.is_acquired() {
+                return Ok(ClaimOutcome::Acquired { taken_over: false });
+            }
+            let record = row.into_record()?;
+            if still_claimed_by(Some(&record), claim) {
+                return Ok(ClaimOutcome::Acquired { taken_over: false });
+            }
+            match record.decide(&claim.fingerprint) {
+                Decision::Answer(outcome) => return Ok(outcome),
+                Decision::Replace { seen, stale } => {
+                    let replaced = self
+                        .write(async |conn| queries::replace::<DB>(conn, claim, &seen).await)
+                        .await;
+                    match replaced {
+                        Ok(true) => return Ok(ClaimOutcome::Acquired { taken_over: stale }),
+                        Ok(false) => {}
+                        Err(error) if error.is_conflict() => {}
+                        Err(error) => return Err(error),
+                    }
+                    replacing = true;
+                    look = true;
+                    pause(attempt, &claim.token).await;
+                }
+            }
+        }
+        if replacing {
+            // Somebody else is at it, in a transaction that has not ended.
+            return Ok(ClaimOutcome::InProgress);
+        }
+        Err(StoreError::unavailable("the record changed too often while it was claimed"))
+    }
+
+    fn lend(&self, lease: Lease) -> Tx<DB> {
+        Tx::new(self.clone(), TxSlot::new(lease))
+    }
+
+    async fn complete(
+        &self,
+        tx: &Tx<DB>,
+        claim: &Claim,
+        response: &StoredResponse,
+    ) -> Completion {
+        match tx.slot.close() {
+            Closed::Held => Completion::Leaked,
+            Closed::Unused => self.complete_alone(claim, response).await,
+            Closed::Begun(open) => self.complete_within(open, claim, response).await,
+        }
+    }
+
+    async fn commit(&self, tx: &Tx<DB>) -> Completion {
+        let Open { mut transaction, token, .. } = match tx.slot.close() {
+            Closed::Held => return Completion::Leaked,
+            Closed::Unused => return Completion::Committed,
+            Closed::Begun(open) => open,
+        };
+        // An aborted transaction would "commit", and write nothing.
+        match DB::prove(&mut transaction, &token).await {
+            Ok(Proof::Ours) => committed::<DB, ()>(transaction.commit().await),
+            Ok(Proof::Nested) => {
+                unwind(transaction).await;
+                Completion::RolledBack(left_nested())
+            }
+            Ok(Proof::NotOurs) => {
+                unwind(transaction).await;
+                Completion::NotOurs
+            }
+            Err(error) => {
+                unwind(transaction).await;
+                Completion::RolledBack(store_error::<DB>(error))
+            }
+        }
+    }
+
+    async fn rollback(&self, tx: &Tx<DB>) -> Rollback {
+        match tx.slot.close() {
+            Closed::Held => Rollback::Leaked,
+            Closed::Unused => Rollback::RolledBack,
+            Closed::Begun(open) => self.undo(open).await,
+        }
+    }
+
+    async fn reclaim(&self, tx: &Tx<DB>) -> Rollback {
+        match tx.slot.reclaim().await {
+            Some(open) => self.undo(open).await,
+            None => Rollback::RolledBack,
+        }
+    }
+
+    async fn resolve(&self, claim: &Claim) -> Result<Resolution, StoreError> {
+        // Waits for the row's lock, which a transaction in doubt holds until it has ended.
+        if self.free(claim).await? {
+            return Ok(Resolution::Freed);
+        }
+        Ok(Resolution::of(claim, self.lookup(&claim.id).await?))
+    }
+
+    async fn free(&self, claim: &Claim) -> Result<bool, StoreError> {
+        self.release(&claim.id, &claim.token).await
+    }
+
+    async fn renew(&self, claim: &Claim) -> Result<bool, StoreError> {
+        self.write(async |conn| queries::renew::<DB>(conn, claim).await).await
+    }
+
+    async fn mark_unknown(&self, claim: &Claim) -> Result<bool, StoreError> {
+        self.write(async |conn| queries::mark_unknown::<DB>(conn, claim).await).await
+    }
+
+    async fn tombstone_resource(
+        &self,
+        tx: &Tx<DB>,
+        resource: &TombstoneResource,
+    ) -> Result<u64, TxError> {
+        tx.tombstone_resource(resource.clone()).await
+    }
+
+    async fn lookup(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
+        let row = self.find(id).await.map_err(store_error::<DB>)?;
+        row.map(Row::into_record).transpose()
+    }
+
+    async fn release(&self, id: &RecordId, token: &ClaimToken) -> Result<bool, StoreError> {
+        self.write(async |conn| queries::free::<DB>(conn, id, token).await).await
+    }
+
+    async fn erase_owner(&self, owner: &Owner) -> Result<u64, StoreError> {
+        self.write(async |conn| queries::erase_owner::<DB>(conn, owner).await).await
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
+        self.write(async |conn| queries::purge::<DB>(conn, limit).await).await
+    }
+}
+
+fn is_io(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(_) | sqlx::Error::Protocol(_))
+}
+
+impl<DB: Dialect> IntoStore<SqlxStore<DB>> for Pool<DB> {
+    fn into_store(self) -> SqlxStore<DB> {
+        SqlxStore::new(self)
+    }
+}
+
+impl<DB: Dialect> Clone for SqlxStore<DB> {
+    fn clone(&self) -> Self {
+        Self { pool: self.pool.clone(), writer: self.writer.clone() }
+    }
+}
+
+impl<DB: Dialect> fmt::Debug for SqlxStore<DB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlxStore").field("database", &DB::NAME).finish_non_exhaustive()
+    }
+}
