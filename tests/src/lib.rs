@@ -1,1 +1,31 @@
-//! End-to-end tests
+//! What the end-to-end tests have in common: a database with a table of effects, a server on a
+//! real socket, and a client that sends keys.
+
+mod client;
+mod database;
+mod server;
+
+pub use client::{Answer, Client};
+pub use database::{TestDb, World};
+pub use server::{Act, Server, act, authenticate, effects_app};
+
+/// Runs each test on every database, as `name::sqlite` and `name::postgres`.
+#[macro_export]
+macro_rules! on_every_database {
+    ($($(#[$meta:meta])* async fn $name:ident<$db:ident>() $body:block)*) => {$(
+        $(#[$meta])*
+        async fn $name<$db: $crate::TestDb>() $body
+
+        mod $name {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                super::$name::<sqlx::Sqlite>().await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                super::$name::<sqlx::Postgres>().await;
+            }
+        }
+    )*};
+}

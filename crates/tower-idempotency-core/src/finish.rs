@@ -190,7 +190,7 @@ fn leaked() {
 }
 
 /// What a client is told of a completion that certainly failed.
-fn completion_problem(error: &StoreError) -> ProblemKind {
+pub(crate) fn completion_problem(error: &StoreError) -> ProblemKind {
     if error.is_conflict() || error.is_unavailable() {
         ProblemKind::ConflictRetry
     } else if error.is_encoding() {

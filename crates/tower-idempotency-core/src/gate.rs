@@ -25,8 +25,12 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct Entry {
     permit: Option<OwnedSemaphorePermit>,
-    running: watch::Sender<usize>,
+    running: Running,
 }
+
+/// One more that runs.
+#[derive(Debug)]
+struct Running(watch::Sender<usize>);
 
 impl Gate {
     pub(crate) fn new(permits: usize) -> Self {
@@ -41,12 +45,14 @@ impl Gate {
     pub(crate) fn enter(&self) -> Option<Entry> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         // Counted before the phase is read: `drain` either sees the entry or keeps it out.
-        self.running.send_modify(|running| *running += 1);
-        let entry = Entry {
-            permit: Some(permit),
-            running: self.running.clone(),
-        };
+        let entry = Entry { permit: Some(permit), running: self.track().running };
         (*self.phase.borrow() == Phase::Open).then_some(entry)
+    }
+
+    /// Counts work that needs no permit, so that `drain` waits for it.
+    pub(crate) fn track(&self) -> Entry {
+        self.running.send_modify(|running| *running += 1);
+        Entry { permit: None, running: Running(self.running.clone()) }
     }
 
     /// Ends when running work must stop.
@@ -87,8 +93,8 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for Running {
     fn drop(&mut self) {
-        self.running.send_modify(|running| *running -= 1);
+        self.0.send_modify(|running| *running -= 1);
     }
 }

@@ -25,7 +25,6 @@ use crate::problem::{Problem, ProblemKind};
 use crate::response::replay;
 use crate::route::original_target;
 use crate::store::Store;
-use crate::unclaimed;
 use crate::work::{self, Arrival, Attempt};
 
 /// The service that [`IdempotencyLayer`](crate::IdempotencyLayer) puts around another.
@@ -130,7 +129,7 @@ impl<S: Store> Shared<S> {
             Err(Unclaimed::Refuse(problem)) => return Ok(problem.to_response()),
             Err(Unclaimed::Pass(lease)) => {
                 let request = Request::from_parts(parts, body);
-                return unclaimed::run(self.store, inner, request, lease).await;
+                return self.run_unclaimed(inner, request, lease).await;
             }
         };
         let read = match body::read(body, self.config.max_request_body).await {

@@ -3,77 +3,81 @@
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
+use tokio::time::timeout;
 use tower_service::Service;
+use tracing::Instrument as _;
 
 use crate::body::ResponseBody;
 use crate::error::StoreError;
+use crate::finish::completion_problem;
+use crate::layer::Config;
 use crate::lease::Lease;
 use crate::problem::{Problem, ProblemKind};
+use crate::service::Shared;
 use crate::store::{Completion, Rollback, Store};
+use crate::work::log_store_failure;
 
-/// Runs the handler in the connection's own future: where it is dropped, so is the transaction.
-pub(crate) async fn run<S, I, B, R>(
-    store: S,
-    mut inner: I,
-    mut request: Request<B>,
-    lease: Lease,
-) -> Result<Response<ResponseBody<R>>, I::Error>
-where
-    S: Store,
-    I: Service<Request<B>, Response = Response<R>>,
-    R: Body<Data = Bytes>,
-{
-    let tx = store.lend(lease);
-    request.extensions_mut().insert(tx.clone());
-    let answer = inner.call(request).await;
-    let success = matches!(&answer, Ok(response) if response.status().is_success());
-    // In a task of its own, so that a client that hangs up cannot cut a commit in the middle.
-    let ended = tokio::spawn(async move { end(&store, &tx, success).await }).await;
-    match ended.unwrap_or(Err(ProblemKind::CommitUnknown)) {
-        Ok(()) => answer.map(|response| response.map(ResponseBody::inner)),
-        Err(kind) => Ok(Problem::from(kind).to_response()),
-    }
-}
-
-async fn end<S: Store>(store: &S, tx: &S::Tx, success: bool) -> Result<(), ProblemKind> {
-    if !success {
-        if store.rollback(tx).await == Rollback::Leaked {
-            leaked(store, tx);
-        }
-        return Ok(());
-    }
-    match store.commit(tx).await {
-        Completion::Committed => Ok(()),
-        Completion::RolledBack(error) => {
-            log(&error, "transaction rolled back");
-            Err(if error.is_conflict() || error.is_unavailable() {
-                ProblemKind::ConflictRetry
-            } else {
-                ProblemKind::CommitFailed
-            })
-        }
-        Completion::NotOurs | Completion::Lost => {
-            tracing::warn!("transaction lost: the handler ended it itself");
-            Err(ProblemKind::TransactionLost)
-        }
-        Completion::Leaked => {
-            leaked(store, tx);
-            Err(ProblemKind::TransactionLeaked)
-        }
-        Completion::Unknown(error) => {
-            log(&error, "commit in doubt");
-            Err(ProblemKind::CommitUnknown)
+impl<S: Store> Shared<S> {
+    /// Runs the handler in the connection's own future: where it is dropped, so is the transaction.
+    pub(crate) async fn run_unclaimed<I, B, R>(
+        self,
+        mut inner: I,
+        mut request: Request<B>,
+        lease: Lease,
+    ) -> Result<Response<ResponseBody<R>>, I::Error>
+    where
+        I: Service<Request<B>, Response = Response<R>>,
+        R: Body<Data = Bytes>,
+    {
+        let tx = self.store.lend(lease);
+        request.extensions_mut().insert(tx.clone());
+        let answer = inner.call(request).await;
+        let success = matches!(&answer, Ok(response) if Config::is_success(response.status()));
+        // In a task of its own, so that a client that hangs up cannot cut a commit in the middle.
+        let ending = async move { self.end_unclaimed(tx, success).await };
+        let ended = tokio::spawn(ending.in_current_span()).await;
+        match ended.unwrap_or(Err(ProblemKind::CommitUnknown)) {
+            Ok(()) => answer.map(|response| response.map(ResponseBody::inner)),
+            Err(kind) => Ok(Problem::from(kind).to_response()),
         }
     }
-}
 
-fn log(error: &StoreError, what: &'static str) {
-    let source = std::error::Error::source(error).map(tracing::field::display);
-    tracing::warn!(%error, source, "{what}");
-}
-
-fn leaked<S: Store>(store: &S, tx: &S::Tx) {
-    tracing::warn!("transaction leaked: its guard outlives the handler");
-    let (store, tx) = (store.clone(), tx.clone());
-    tokio::spawn(async move { store.reclaim(&tx).await });
+    async fn end_unclaimed(self, tx: S::Tx, success: bool) -> Result<(), ProblemKind> {
+        let entry = self.gate.track();
+        let (store, patience) = (&self.store, self.config.store_timeout);
+        let completion = if success {
+            timeout(patience, store.commit(&tx))
+                .await
+                .unwrap_or_else(|_| Completion::Unknown(StoreError::timed_out()))
+        } else {
+            match timeout(patience, store.rollback(&tx)).await {
+                Ok(Rollback::Leaked) => Completion::Leaked,
+                Ok(Rollback::RolledBack | Rollback::NotOurs) | Err(_) => Completion::Committed,
+            }
+        };
+        match completion {
+            Completion::Committed => Ok(()),
+            Completion::RolledBack(error) => {
+                log_store_failure("commit", &error);
+                Err(completion_problem(&error))
+            }
+            Completion::NotOurs | Completion::Lost => {
+                tracing::warn!("transaction lost: the handler ended it itself");
+                Err(ProblemKind::TransactionLost)
+            }
+            Completion::Leaked => {
+                tracing::warn!("transaction leaked: its guard outlives the handler");
+                tokio::spawn(async move {
+                    self.store.reclaim(&tx).await;
+                    drop(entry);
+                });
+                // What is no success goes out as it is.
+                if success { Err(ProblemKind::TransactionLeaked) } else { Ok(()) }
+            }
+            Completion::Unknown(error) => {
+                log_store_failure("commit in doubt", &error);
+                Err(ProblemKind::CommitUnknown)
+            }
+        }
+    }
 }

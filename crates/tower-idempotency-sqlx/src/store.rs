@@ -18,7 +18,7 @@ use tower_idempotency_core::{
 use crate::dialect::{Dialect, ErrorClass, Proof};
 use crate::queries;
 use crate::row::Row;
-use crate::tx::{Open, Tx, unwind};
+use crate::tx::{Open, Tx, commit_by_hand, unwind};
 
 /// Keeps records in a database, next to the data that they protect.
 ///
@@ -132,22 +132,19 @@ impl<DB: Dialect> SqlxStore<DB> {
         response: &StoredResponse,
     ) -> Completion {
         let Open { mut transaction, token, .. } = open;
+        let mut nested = false;
         if !DB::COMPLETION_PROVES {
             match DB::prove(&mut transaction, &token).await {
                 Ok(Proof::Ours) => {}
-                Ok(Proof::Nested) => {
-                    unwind(transaction).await;
-                    return Completion::RolledBack(left_nested());
-                }
+                Ok(Proof::Nested) => nested = true,
                 Ok(Proof::NotOurs) => return self.unmatched(transaction, claim).await,
                 Err(error) => return self.failed(transaction, claim, error).await,
             }
         }
         match queries::complete::<DB>(&mut transaction, claim, response).await {
             Ok(None) => self.unmatched(transaction, claim).await,
-            Ok(Some(true)) => committed::<DB, _>(transaction.commit().await),
-            // sqlx would only release the innermost savepoint: commit whatever it believes.
-            Ok(Some(false)) => committed::<DB, _>(DB::execute(&mut transaction, "COMMIT", &[]).await),
+            Ok(Some(true)) if !nested => committed::<DB>(transaction.commit().await),
+            Ok(Some(_)) => committed::<DB>(commit_by_hand(transaction).await),
             Err(error) => self.failed(transaction, claim, error).await,
         }
     }
@@ -196,7 +193,7 @@ impl<DB: Dialect> SqlxStore<DB> {
         match queries::complete_alone::<DB>(&mut conn, claim, response).await {
             Ok(true) => Completion::Committed,
             Ok(false) => Completion::Lost,
-            Err(error) => committed::<DB, ()>(Err(error)),
+            Err(error) => committed::<DB>(Err(error)),
         }
     }
 
@@ -213,10 +210,6 @@ impl<DB: Dialect> SqlxStore<DB> {
     }
 }
 
-fn left_nested() -> StoreError {
-    StoreError::other("the handler left a nested transaction open")
-}
-
 fn still_claimed_by(record: Option<&Record>, claim: &Claim) -> bool {
     record.is_some_and(|record| {
         matches!(&record.state, RecordState::Claimed { token, .. } if *token == claim.token)
@@ -224,9 +217,9 @@ fn still_claimed_by(record: Option<&Record>, claim: &Claim) -> bool {
 }
 
 /// What a COMMIT that ended so has done.
-fn committed<DB: Dialect, T>(ended: Result<T, sqlx::Error>) -> Completion {
+fn committed<DB: Dialect>(ended: Result<(), sqlx::Error>) -> Completion {
     match ended {
-        Ok(_) => Completion::Committed,
+        Ok(()) => Completion::Committed,
         Err(sqlx::Error::Database(error)) if DB::certainly_not_committed(error.as_ref()) => {
             Completion::RolledBack(store_error::<DB>(sqlx::Error::Database(error)))
         }
@@ -340,11 +333,8 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
         };
         // An aborted transaction would "commit", and write nothing.
         match DB::prove(&mut transaction, &token).await {
-            Ok(Proof::Ours) => committed::<DB, ()>(transaction.commit().await),
-            Ok(Proof::Nested) => {
-                unwind(transaction).await;
-                Completion::RolledBack(left_nested())
-            }
+            Ok(Proof::Ours) => committed::<DB>(transaction.commit().await),
+            Ok(Proof::Nested) => committed::<DB>(commit_by_hand(transaction).await),
             Ok(Proof::NotOurs) => {
                 unwind(transaction).await;
                 Completion::NotOurs

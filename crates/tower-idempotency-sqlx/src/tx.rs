@@ -115,7 +115,7 @@ impl<DB: Dialect> Tx<DB> {
 }
 
 /// The deepest nesting of transactions that is unwound.
-const MAX_DEPTH: usize = 32;
+const MAX_DEPTH: usize = 8;
 
 /// Rolls a transaction back, with whatever nested ones were left open in it, and returns when the
 /// database has done so.
@@ -125,6 +125,14 @@ const MAX_DEPTH: usize = 32;
 /// called inside of a transaction, it fails and rolls the innermost level back, which is what is
 /// needed here.
 pub(crate) async fn unwind<DB: Dialect>(mut transaction: Transaction<'static, DB>) {
+    if !transaction.is_in_transaction() {
+        // sqlx has ended it already, and the handler may have begun another by hand.
+        let _ = DB::execute(&mut transaction, "ROLLBACK", &[]).await;
+        return;
+    }
+    for sql in DB::BEFORE_UNWINDING {
+        let _ = DB::execute(&mut transaction, sql, &[]).await;
+    }
     for _ in 0..MAX_DEPTH {
         if !transaction.is_in_transaction() {
             // The roll-back was queued only; a ping waits for it.
@@ -134,6 +142,16 @@ pub(crate) async fn unwind<DB: Dialect>(mut transaction: Transaction<'static, DB
         let _ = transaction.begin_with("ROLLBACK").await;
     }
     let _ = transaction.rollback().await;
+}
+
+/// Commits a transaction in which nested ones may have been left open: sqlx would only release the
+/// innermost, and say that all is well.
+pub(crate) async fn commit_by_hand<DB: Dialect>(
+    mut transaction: Transaction<'static, DB>,
+) -> Result<(), sqlx::Error> {
+    let committed = DB::execute(&mut transaction, "COMMIT", &[]).await;
+    unwind(transaction).await;
+    committed.map(drop)
 }
 
 impl<DB: Dialect> Deref for TxConnection<DB> {

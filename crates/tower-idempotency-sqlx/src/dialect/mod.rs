@@ -80,7 +80,7 @@ pub enum ErrorClass {
 pub enum Proof {
     /// It is.
     Ours,
-    /// It is, but a nested transaction was left open in it.
+    /// It is, but a nested transaction may have been left open in it.
     Nested,
     /// It was ended by somebody else.
     NotOurs,
@@ -103,6 +103,11 @@ pub(crate) mod sealed {
         const LOOKS_FIRST: bool;
         /// Whether [`Sql::complete`] has the proof that the transaction is ours in it.
         const COMPLETION_PROVES: bool;
+
+        /// What makes sqlx's count of nested transactions match the database's again, whatever
+        /// has become of either: statements that are run, their errors ignored, before the count
+        /// is unwound.
+        const BEFORE_UNWINDING: &'static [&'static str];
 
         /// Begins a transaction that can be proven to be ours.
         fn begin(token: &ClaimToken) -> SqlStr;

@@ -127,6 +127,8 @@ impl DialectImpl for Postgres {
     const SINGLE_WRITER: bool = false;
     const LOOKS_FIRST: bool = false;
     const COMPLETION_PROVES: bool = true;
+    // The driver counts down whatever the server answers.
+    const BEFORE_UNWINDING: &'static [&'static str] = &[];
 
     /// One message, so one round trip: a simple query takes no parameters, and a token in
     /// hexadecimal digits needs no quoting.

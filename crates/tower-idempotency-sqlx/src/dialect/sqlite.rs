@@ -124,6 +124,14 @@ impl DialectImpl for Sqlite {
     const SINGLE_WRITER: bool = true;
     const LOOKS_FIRST: bool = true;
     const COMPLETION_PROVES: bool = false;
+    // The driver counts down only where the roll-back succeeds, so there must be something to roll
+    // back on every level.
+    const BEFORE_UNWINDING: &'static [&'static str] = &[
+        "ROLLBACK",
+        "BEGIN; SAVEPOINT _sqlx_savepoint_1; SAVEPOINT _sqlx_savepoint_2; \
+         SAVEPOINT _sqlx_savepoint_3; SAVEPOINT _sqlx_savepoint_4; SAVEPOINT _sqlx_savepoint_5; \
+         SAVEPOINT _sqlx_savepoint_6; SAVEPOINT _sqlx_savepoint_7",
+    ];
 
     /// IMMEDIATE: a transaction that reads first and then writes would fail at once, whatever the
     /// busy time-out. The savepoint is there only as long as the transaction is.
@@ -132,13 +140,11 @@ impl DialectImpl for Sqlite {
     }
 
     async fn prove(conn: &mut Self::Connection, _: &ClaimToken) -> Result<Proof, sqlx::Error> {
-        // There where the handler forgot a nested transaction of sqlx's: `commit()` would release
-        // it, and commit nothing.
-        if conn.execute("RELEASE SAVEPOINT _sqlx_savepoint_1").await.is_ok() {
-            conn.execute("SAVEPOINT _sqlx_savepoint_1").await?;
-            return Ok(Proof::Nested);
-        }
+        // There where a nested transaction was rolled back, or forgotten: `commit()` would then
+        // release it, and commit nothing.
+        let nested = conn.execute("RELEASE SAVEPOINT _sqlx_savepoint_1").await.is_ok();
         match conn.execute("RELEASE SAVEPOINT tower_idempotency").await {
+            Ok(_) if nested => Ok(Proof::Nested),
             Ok(_) => Ok(Proof::Ours),
             // No such savepoint: the transaction is over, or another one.
             Err(sqlx::Error::Database(_)) => Ok(Proof::NotOurs),

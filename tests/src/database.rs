@@ -1,0 +1,156 @@
+//! A database of its own for each test.
+
+use std::future::Future;
+use std::time::Duration;
+
+use sqlx::postgres::PgPoolOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
+use sqlx::{Pool, Postgres, Sqlite};
+use test_support::{SqliteDatabase, TestDatabase, postgres_database, sqlite_database};
+use tower_idempotency::{Dialect, IdempotencyLayer, SqlxStore, migrate};
+
+/// A database that tests run on.
+pub trait TestDb: Dialect {
+    /// What keeps the database in being.
+    type Database: Send + Sync;
+
+    /// Makes a fresh one.
+    fn database() -> impl Future<Output = Self::Database> + Send;
+
+    /// Connects to it. Nobody waits for a connection for longer than 5 seconds.
+    fn connect(database: &Self::Database, connections: u32) -> impl Future<Output = Pool<Self>> + Send;
+
+    /// Fails where a connection was left inside of a transaction.
+    fn assert_none_idle(database: &Self::Database) -> impl Future<Output = ()> + Send;
+
+    /// Runs statements that the tests wrote.
+    fn run(conn: &mut Self::Connection, sql: &'static str) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// Adds an effect.
+    fn insert(conn: &mut Self::Connection, note: &str) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// Reads one number.
+    fn count(pool: &Pool<Self>, sql: &'static str, note: &str) -> impl Future<Output = i64> + Send;
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+macro_rules! statements {
+    () => {
+        async fn run(conn: &mut Self::Connection, sql: &'static str) -> sqlx::Result<()> {
+            sqlx::raw_sql(sql).execute(conn).await.map(drop)
+        }
+
+        async fn insert(conn: &mut Self::Connection, note: &str) -> sqlx::Result<()> {
+            let sql = "INSERT INTO effect (note) VALUES ($1)";
+            sqlx::query(sql).bind(note).execute(conn).await.map(drop)
+        }
+
+        async fn count(pool: &Pool<Self>, sql: &'static str, note: &str) -> i64 {
+            sqlx::query_scalar(sql).bind(note).fetch_one(pool).await.expect("the database answers")
+        }
+    };
+}
+
+impl TestDb for Sqlite {
+    type Database = SqliteDatabase;
+
+    async fn database() -> SqliteDatabase {
+        sqlite_database()
+    }
+
+    async fn connect(database: &SqliteDatabase, connections: u32) -> Pool<Self> {
+        let options: SqliteConnectOptions = database.url().parse().expect("a URL");
+        let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
+        let pool = SqlitePoolOptions::new().max_connections(connections).acquire_timeout(PATIENCE);
+        pool.connect_with(options).await.expect("SQLite opens a file")
+    }
+
+    /// SQLite has no list of connections: a new writer would find the lock taken.
+    async fn assert_none_idle(database: &SqliteDatabase) {
+        let pool = Self::connect(database, 1).await;
+        let writer = pool.begin_with("BEGIN IMMEDIATE").await.expect("the write lock is free");
+        writer.rollback().await.expect("a roll-back");
+    }
+
+    statements!();
+}
+
+impl TestDb for Postgres {
+    type Database = TestDatabase;
+
+    async fn database() -> TestDatabase {
+        postgres_database().await
+    }
+
+    async fn connect(database: &TestDatabase, connections: u32) -> Pool<Self> {
+        let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(PATIENCE);
+        pool.connect(database.url()).await.expect("PostgreSQL answers")
+    }
+
+    async fn assert_none_idle(database: &TestDatabase) {
+        database.assert_none_idle_in_transaction().await;
+    }
+
+    statements!();
+}
+
+/// A fresh database with the table of records, a table of effects, and a pool.
+#[derive(Debug)]
+pub struct World<D: TestDb> {
+    /// What the server under test uses.
+    pub pool: Pool<D>,
+    watch: Pool<D>,
+    /// The database itself.
+    pub database: D::Database,
+}
+
+impl<D: TestDb> World<D> {
+    /// With a pool of 10.
+    pub async fn new() -> Self {
+        Self::with_connections(10).await
+    }
+
+    /// With a pool of so many.
+    ///
+    /// # Panics
+    ///
+    /// The database is broken.
+    pub async fn with_connections(connections: u32) -> Self {
+        let database = D::database().await;
+        let watch = D::connect(&database, 2).await;
+        migrate(&watch).await.expect("the table is made");
+        let mut conn = watch.acquire().await.expect("a connection");
+        let table = "CREATE TABLE effect (note text NOT NULL)";
+        D::run(&mut conn, table).await.expect("the table of effects is made");
+        drop(conn);
+        Self { pool: D::connect(&database, connections).await, watch, database }
+    }
+
+    /// A layer over the pool.
+    pub fn layer(&self) -> IdempotencyLayer<SqlxStore<D>> {
+        IdempotencyLayer::new(self.pool.clone())
+    }
+
+    /// How many effects of that note are committed.
+    pub async fn effects(&self, note: &str) -> i64 {
+        D::count(&self.watch, "SELECT count(*) FROM effect WHERE note = $1", note).await
+    }
+
+    /// How many records of that key are in that state.
+    pub async fn records(&self, key: &str, state: &str) -> i64 {
+        let table = if D::NAME == "SQLite" {
+            "SELECT count(*) FROM tower_idempotency_record WHERE key || ' ' || state = $1"
+        } else {
+            "SELECT count(*) FROM tower_idempotency.record WHERE key || ' ' || state = $1"
+        };
+        D::count(&self.watch, table, &format!("{key} {state}")).await
+    }
+
+    /// Ends the test: nothing may be left inside of a transaction.
+    pub async fn end(self) {
+        D::assert_none_idle(&self.database).await;
+        self.pool.close().await;
+        self.watch.close().await;
+    }
+}
