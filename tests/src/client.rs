@@ -1,5 +1,7 @@
 //! A client that sends keys.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
@@ -34,7 +36,10 @@ impl Client {
     #[must_use]
     pub fn new(server: &Server) -> Self {
         let http = builder().build().expect("a client");
-        Self { http, base: format!("http://{}", server.address) }
+        Self {
+            http,
+            base: format!("http://{}", server.address),
+        }
     }
 
     /// Speaks HTTP/2.
@@ -45,13 +50,17 @@ impl Client {
     #[must_use]
     pub fn http2(server: &Server) -> Self {
         let http = builder().http2_prior_knowledge();
-        Self { http: http.build().expect("a client"), base: format!("http://{}", server.address) }
+        Self {
+            http: http.build().expect("a client"),
+            base: format!("http://{}", server.address),
+        }
     }
 
     /// Begins a request of the owner `ann`.
-    #[must_use]
     pub fn request(&self, method: http::Method, path: &str) -> reqwest::RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.base)).header("x-owner", "ann")
+        self.http
+            .request(method, format!("{}{path}", self.base))
+            .header("x-owner", "ann")
     }
 
     /// Posts JSON with a key.
@@ -60,7 +69,9 @@ impl Client {
     ///
     /// There is no answer.
     pub async fn post(&self, path: &str, key: &str, body: &(impl Serialize + Sync)) -> Answer {
-        let request = self.request(http::Method::POST, path).header("idempotency-key", key);
+        let request = self
+            .request(http::Method::POST, path)
+            .header("idempotency-key", key);
         Answer::of(request.json(body)).await
     }
 }
@@ -83,13 +94,19 @@ impl Answer {
     pub async fn try_of(request: reqwest::RequestBuilder) -> reqwest::Result<Self> {
         let response = request.send().await?;
         let (status, headers) = (response.status(), response.headers().clone());
-        Ok(Self { status, headers, body: response.bytes().await? })
+        Ok(Self {
+            status,
+            headers,
+            body: response.bytes().await?,
+        })
     }
 
     /// Whether it bears the mark of a replay.
     #[must_use]
     pub fn is_replay(&self) -> bool {
-        self.headers.get("idempotent-replayed").is_some_and(|value| value == "true")
+        self.headers
+            .get("idempotent-replayed")
+            .is_some_and(|value| value == "true")
     }
 
     /// The slug of a problem's `type`.
@@ -99,7 +116,10 @@ impl Answer {
     /// It is no problem.
     #[must_use]
     pub fn problem(&self) -> String {
-        assert_eq!(self.headers["content-type"], "application/problem+json", "{self:?}");
+        assert_eq!(
+            self.headers["content-type"], "application/problem+json",
+            "{self:?}"
+        );
         let problem = self.json();
         assert_eq!(problem["status"], self.status.as_u16());
         let slug = problem["type"].as_str().and_then(|uri| uri.split_once('#'));
@@ -119,5 +139,8 @@ impl Answer {
 
 fn builder() -> reqwest::ClientBuilder {
     // What the server says, and nothing that a proxy or a redirect makes of it.
-    reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none())
+    reqwest::Client::builder()
+        .timeout(Duration::from_secs(60))
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
 }

@@ -18,16 +18,25 @@ pub trait TestDb: Dialect {
     fn database() -> impl Future<Output = Self::Database> + Send;
 
     /// Connects to it. Nobody waits for a connection for longer than 5 seconds.
-    fn connect(database: &Self::Database, connections: u32) -> impl Future<Output = Pool<Self>> + Send;
+    fn connect(
+        database: &Self::Database,
+        connections: u32,
+    ) -> impl Future<Output = Pool<Self>> + Send;
 
     /// Fails where a connection was left inside of a transaction.
     fn assert_none_idle(database: &Self::Database) -> impl Future<Output = ()> + Send;
 
     /// Runs statements that the tests wrote.
-    fn run(conn: &mut Self::Connection, sql: &'static str) -> impl Future<Output = sqlx::Result<()>> + Send;
+    fn run(
+        conn: &mut Self::Connection,
+        sql: &'static str,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
     /// Adds an effect.
-    fn insert(conn: &mut Self::Connection, note: &str) -> impl Future<Output = sqlx::Result<()>> + Send;
+    fn insert(
+        conn: &mut Self::Connection,
+        note: &str,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
     /// Reads one number.
     fn count(pool: &Pool<Self>, sql: &'static str, note: &str) -> impl Future<Output = i64> + Send;
@@ -47,7 +56,11 @@ macro_rules! statements {
         }
 
         async fn count(pool: &Pool<Self>, sql: &'static str, note: &str) -> i64 {
-            sqlx::query_scalar(sql).bind(note).fetch_one(pool).await.expect("the database answers")
+            sqlx::query_scalar(sql)
+                .bind(note)
+                .fetch_one(pool)
+                .await
+                .expect("the database answers")
         }
     };
 }
@@ -61,15 +74,24 @@ impl TestDb for Sqlite {
 
     async fn connect(database: &SqliteDatabase, connections: u32) -> Pool<Self> {
         let options: SqliteConnectOptions = database.url().parse().expect("a URL");
-        let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
-        let pool = SqlitePoolOptions::new().max_connections(connections).acquire_timeout(PATIENCE);
-        pool.connect_with(options).await.expect("SQLite opens a file")
+        let options = options
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal);
+        let pool = SqlitePoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(PATIENCE);
+        pool.connect_with(options)
+            .await
+            .expect("SQLite opens a file")
     }
 
     /// SQLite has no list of connections: a new writer would find the lock taken.
     async fn assert_none_idle(database: &SqliteDatabase) {
         let pool = Self::connect(database, 1).await;
-        let writer = pool.begin_with("BEGIN IMMEDIATE").await.expect("the write lock is free");
+        let writer = pool
+            .begin_with("BEGIN IMMEDIATE")
+            .await
+            .expect("the write lock is free");
         writer.rollback().await.expect("a roll-back");
     }
 
@@ -84,8 +106,12 @@ impl TestDb for Postgres {
     }
 
     async fn connect(database: &TestDatabase, connections: u32) -> Pool<Self> {
-        let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(PATIENCE);
-        pool.connect(database.url()).await.expect("PostgreSQL answers")
+        let pool = PgPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(PATIENCE);
+        pool.connect(database.url())
+            .await
+            .expect("PostgreSQL answers")
     }
 
     async fn assert_none_idle(database: &TestDatabase) {
@@ -122,9 +148,15 @@ impl<D: TestDb> World<D> {
         migrate(&watch).await.expect("the table is made");
         let mut conn = watch.acquire().await.expect("a connection");
         let table = "CREATE TABLE effect (note text NOT NULL)";
-        D::run(&mut conn, table).await.expect("the table of effects is made");
+        D::run(&mut conn, table)
+            .await
+            .expect("the table of effects is made");
         drop(conn);
-        Self { pool: D::connect(&database, connections).await, watch, database }
+        Self {
+            pool: D::connect(&database, connections).await,
+            watch,
+            database,
+        }
     }
 
     /// A layer over the pool.
@@ -134,7 +166,12 @@ impl<D: TestDb> World<D> {
 
     /// How many effects of that note are committed.
     pub async fn effects(&self, note: &str) -> i64 {
-        D::count(&self.watch, "SELECT count(*) FROM effect WHERE note = $1", note).await
+        D::count(
+            &self.watch,
+            "SELECT count(*) FROM effect WHERE note = $1",
+            note,
+        )
+        .await
     }
 
     /// How many records of that key are in that state.

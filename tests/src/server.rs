@@ -49,7 +49,10 @@ impl Drop for Server {
 
 /// Takes the owner from the header `x-owner`. None: the request goes on without.
 pub async fn authenticate(mut request: Request, next: Next) -> Response {
-    let owner = request.headers().get("x-owner").and_then(|value| value.to_str().ok());
+    let owner = request
+        .headers()
+        .get("x-owner")
+        .and_then(|value| value.to_str().ok());
     if let Some(owner) = owner.and_then(|owner| Owner::new(owner).ok()) {
         request.extensions_mut().insert(owner);
     }
@@ -88,7 +91,9 @@ pub async fn act<D: TestDb>(tx: Tx<D>, Json(act): Json<Act>) -> Result<Response,
         .await
         .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())?;
     assert!(!act.panic, "as it was asked to");
-    let status = act.answer.map_or(Ok(StatusCode::CREATED), StatusCode::from_u16);
+    let status = act
+        .answer
+        .map_or(Ok(StatusCode::CREATED), StatusCode::from_u16);
     let location = [(header::LOCATION, format!("/effects/{}", act.note))];
     Ok((status.expect("a status"), location, Json(act)).into_response())
 }
@@ -96,5 +101,7 @@ pub async fn act<D: TestDb>(tx: Tx<D>, Json(act): Json<Act>) -> Result<Response,
 /// `POST /effects` and `POST /others`, each with a layer that names its operation.
 pub fn effects_app<D: TestDb>(layer: &IdempotencyLayer<SqlxStore<D>>) -> Router {
     let route = |operation| post(act::<D>).layer(layer.clone().operation(operation));
-    Router::new().route("/effects", route("effects")).route("/others", route("others"))
+    Router::new()
+        .route("/effects", route("effects"))
+        .route("/others", route("others"))
 }

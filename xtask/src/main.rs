@@ -1,2 +1,62 @@
-//! Tasks
-fn main() {}
+//! Tasks of this repository: `cargo xtask --help`.
+
+mod ci;
+mod command;
+mod deny;
+mod engines;
+mod features;
+mod metadata;
+mod migrations;
+mod rules;
+mod table;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use metadata::Workspace;
+
+/// Tasks of this repository.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Runs all tests, on real databases.
+    ///
+    /// Finds PostgreSQL's server or installs it (apt as root or with sudo, Homebrew), or takes the
+    /// server that `TEST_POSTGRES_URL` names. Leaves nothing running.
+    Test {
+        /// Passed on to `cargo test --all-features`, which tests the whole workspace unless they
+        /// name packages: `cargo xtask test -- -p test-support proxy`.
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Runs all that has to pass before a change is merged.
+    Ci,
+    /// Checks that every rule of protocol.md is named by a test, and no other.
+    Rules,
+}
+
+/// What went wrong, for the person at the terminal.
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    let outcome = Workspace::read().and_then(|workspace| match Arguments::parse().task {
+        Task::Test { arguments } => test::run(&workspace, &arguments),
+        Task::Ci => ci::run_all(&workspace),
+        Task::Rules => rules::run(&workspace),
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

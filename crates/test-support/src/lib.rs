@@ -1,1 +1,43 @@
-//! Real engines for tests
+//! Real engines for tests: a PostgreSQL server, a database of its own for every test, and a proxy
+//! that breaks connections.
+//!
+//! ```
+//! # #[tokio::main] async fn main() -> Result<(), sqlx::Error> {
+//! use std::time::Duration;
+//! use sqlx::postgres::PgPoolOptions;
+//! use test_support::{Direction, Proxy, Traffic, postgres_database};
+//!
+//! let database = postgres_database().await;
+//! let proxy = Proxy::start(database.address()).await;
+//! // Without the pool's ping, which is a round trip too.
+//! let pool = PgPoolOptions::new().test_before_acquire(false);
+//! let pool = pool.connect(&database.url_via(proxy.address())).await?;
+//!
+//! let before = proxy.round_trips();
+//! sqlx::raw_sql("SELECT 1").execute(&pool).await?;
+//! assert_eq!(proxy.round_trips() - before, 1);
+//!
+//! proxy.set(Direction::ToClient, Traffic::Hold);
+//! let answer = sqlx::raw_sql("SELECT 1").execute(&pool);
+//! assert!(tokio::time::timeout(Duration::from_millis(50), answer).await.is_err());
+//!
+//! proxy.reset_all();
+//! proxy.set_both(Traffic::Pass);
+//! database.assert_none_idle_in_transaction().await;
+//! # Ok(()) }
+//! ```
+//!
+//! The server is the one that `TEST_POSTGRES_URL` names, else one that this process starts when
+//! the first database is asked for. A server of ours and its folder are gone soon after the
+//! process that started it, however that process ended.
+
+mod postgres;
+mod proxy;
+mod sqlite;
+
+pub use postgres::{
+    Admin, Binaries, PostgresServer, ServerError, ServerSettings, TestDatabase,
+    idle_in_transaction, postgres_database, run_prefix,
+};
+pub use proxy::{Direction, Proxy, Traffic};
+pub use sqlite::{SqliteDatabase, sqlite_database, sqlite_version};

@@ -22,14 +22,22 @@ impl InvalidIdentity {
     /// The one rule of owners, operations and references.
     pub(crate) fn check(what: &'static str, text: &str, max: usize) -> Result<(), Self> {
         if text.is_empty() || text.len() > max || text.contains('\0') {
-            return Err(Self { what, max, reserved: false });
+            return Err(Self {
+                what,
+                max,
+                reserved: false,
+            });
         }
         Ok(())
     }
 
     /// The text stands for something else.
     pub(crate) fn reserved(what: &'static str, max: usize) -> Self {
-        Self { what, max, reserved: true }
+        Self {
+            what,
+            max,
+            reserved: true,
+        }
     }
 }
 
@@ -38,7 +46,11 @@ impl fmt::Display for InvalidIdentity {
         if self.reserved {
             return write!(f, "this {} is reserved", self.what);
         }
-        write!(f, "{} must have 1 to {} bytes and no NUL", self.what, self.max)
+        write!(
+            f,
+            "{} must have 1 to {} bytes and no NUL",
+            self.what, self.max
+        )
     }
 }
 

@@ -1,6 +1,7 @@
 //! How a request's work ends: completed, undone, lost or in doubt.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use http::Response;
@@ -11,7 +12,7 @@ use crate::claim::{Claim, ClaimOutcome};
 use crate::error::StoreError;
 use crate::lease::Lease;
 use crate::problem::ProblemKind;
-use crate::record::{Decision, Record};
+use crate::record::{Decision, Record, StoredResponse};
 use crate::response::Captured;
 use crate::service::Shared;
 use crate::store::{Completion, Resolution, Rollback, Store};
@@ -38,7 +39,14 @@ impl<S: Store> Shared<S> {
         captured: Captured<R>,
     ) -> (Report<R, E>, Left) {
         let Captured { stored, response } = captured;
-        let stored = stored.with_resource_ref(lease.take_made());
+        let stored = match self.encode(claim, stored) {
+            Ok(stored) => stored.with_resource_ref(lease.take_made()),
+            Err(report) => {
+                // What was captured may hold the transaction.
+                drop(response);
+                return self.undo(tx, claim, "not-encoded", *report).await;
+            }
+        };
         let started = Instant::now();
         let completing = self.store.complete(tx, claim, &stored);
         let completion = timeout(self.config.store_timeout, completing)
@@ -48,23 +56,59 @@ impl<S: Store> Shared<S> {
         let report = match completion {
             Completion::Committed => {
                 outcome_is("completed");
-                Report::response(response)
+                Report::Answer(Ok(response))
             }
             Completion::RolledBack(error) => {
                 log_store_failure("completion", &error);
                 outcome_is("rolled-back");
                 self.free(claim).await;
-                Report::problem(completion_problem(&error))
+                Report::Problem(completion_problem(&error).into())
             }
             Completion::Lost => self.lost(claim).await,
             Completion::NotOurs => self.not_ours(claim).await,
             Completion::Leaked => {
                 leaked();
-                return (Report::problem(ProblemKind::TransactionLeaked), Left::Leaked);
+                return (
+                    Report::Problem(ProblemKind::TransactionLeaked.into()),
+                    Left::Leaked,
+                );
             }
             Completion::Unknown(error) => self.resolve(claim, &error, response).await,
         };
         (report, Left::Nothing)
+    }
+
+    /// Lets the application's codec change what is stored.
+    fn encode<R, E>(
+        &self,
+        claim: &Claim,
+        stored: StoredResponse,
+    ) -> Result<StoredResponse, Box<Report<R, E>>> {
+        let StoredResponse {
+            status,
+            content,
+            resource_ref,
+        } = stored;
+        let encoded = match (&self.config.codec, content) {
+            (Some(codec), Some(content)) => catch_unwind(AssertUnwindSafe(|| {
+                codec.encode(&claim.id, content).map(Some)
+            })),
+            (_, content) => Ok(Ok(content)),
+        };
+        match encoded {
+            Ok(Ok(content)) => Ok(StoredResponse {
+                status,
+                content,
+                resource_ref,
+            }),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "result cannot be encoded");
+                Err(Box::new(Report::Problem(
+                    ProblemKind::RecordUnreadable.into(),
+                )))
+            }
+            Err(payload) => Err(Box::new(Report::Panic(payload))),
+        }
     }
 
     /// Rolls the handler's writes back, then frees the key, then lets the answer out.
@@ -81,7 +125,7 @@ impl<S: Store> Shared<S> {
             Ok(Rollback::NotOurs) => match (self.not_ours(claim).await, answer) {
                 // A panic stays one: it unwinds on.
                 (_, panic @ Report::Panic(_)) => (panic, Left::Nothing),
-                (lost, Report::Attempt(_)) => (lost, Left::Nothing),
+                (lost, _) => (lost, Left::Nothing),
             },
             Ok(Rollback::Leaked) => {
                 leaked();
@@ -112,7 +156,8 @@ impl<S: Store> Shared<S> {
     }
 
     async fn mark_unknown(&self, claim: &Claim) {
-        self.insist("marking", || self.store.mark_unknown(claim)).await;
+        self.insist("marking", || self.store.mark_unknown(claim))
+            .await;
     }
 
     /// The claim is somebody else's by now: answers with their record.
@@ -120,19 +165,19 @@ impl<S: Store> Shared<S> {
         tracing::warn!("claim lost: taken over while the handler ran; its writes are rolled back");
         outcome_is("lost");
         match self.insist("lookup", || self.store.lookup(&claim.id)).await {
-            Some(record) => self.others(claim, record),
-            None => Report::problem(ProblemKind::StoreUnavailable),
+            Some(record) => Self::others(claim, record),
+            None => Report::Problem(ProblemKind::StoreUnavailable.into()),
         }
     }
 
     /// What somebody else's record answers. Where there is none, a retry will find out.
-    fn others<R, E>(&self, claim: &Claim, record: Option<Record>) -> Report<R, E> {
+    fn others<R, E>(claim: &Claim, record: Option<Record>) -> Report<R, E> {
         let decision = record.map(|record| record.decide(&claim.fingerprint));
         let outcome = match decision {
             Some(Decision::Answer(outcome)) => outcome,
             Some(Decision::Replace { .. }) | None => ClaimOutcome::InProgress,
         };
-        Report::response(self.config.turn_away(&outcome))
+        Report::Turned(outcome)
     }
 
     /// Some effect may be there without a completed record: it must never run again.
@@ -142,7 +187,7 @@ impl<S: Store> Shared<S> {
         );
         outcome_is("transaction-lost");
         self.mark_unknown(claim).await;
-        Report::problem(ProblemKind::TransactionLost)
+        Report::Problem(ProblemKind::TransactionLost.into())
     }
 
     /// Finds out whether a commit in doubt happened, by positive proof.
@@ -155,11 +200,16 @@ impl<S: Store> Shared<S> {
         log_store_failure("commit in doubt", error);
         let resolution = self.insist("resolving", || self.store.resolve(claim)).await;
         let (outcome, report) = match resolution {
-            Some(Resolution::Committed(_)) => ("completed", Report::response(response)),
-            Some(Resolution::Freed) => ("freed", Report::problem(ProblemKind::ConflictRetry)),
-            Some(Resolution::Absent) => ("absent", self.others(claim, None)),
-            Some(Resolution::Other(record)) => ("lost", self.others(claim, Some(record))),
-            None => ("unknown", Report::problem(ProblemKind::CommitUnknown)),
+            Some(Resolution::Committed(_)) => ("completed", Report::Answer(Ok(response))),
+            Some(Resolution::Freed) => {
+                ("freed", Report::Problem(ProblemKind::ConflictRetry.into()))
+            }
+            Some(Resolution::Absent) => ("absent", Self::others(claim, None)),
+            Some(Resolution::Other(record)) => ("lost", Self::others(claim, Some(record))),
+            None => (
+                "unknown",
+                Report::Problem(ProblemKind::CommitUnknown.into()),
+            ),
         };
         outcome_is(outcome);
         tracing::warn!(outcome, "commit in doubt resolved");

@@ -1,15 +1,24 @@
 //! How much runs at once, and how it ends.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
+
+use crate::claim::RecordId;
 
 /// Permits and the tracker of running work. The clones of a layer share one.
 #[derive(Debug)]
 pub(crate) struct Gate {
     permits: Arc<Semaphore>,
+    /// As many may wait for others' results as may run.
+    waiting: Semaphore,
+    /// Who waits for a key waits for the others with the same hash too: as many bells as there
+    /// are here serve any number of keys.
+    bells: [Notify; 64],
     running: watch::Sender<usize>,
     phase: watch::Sender<Phase>,
 }
@@ -36,6 +45,8 @@ impl Gate {
     pub(crate) fn new(permits: usize) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))),
+            waiting: Semaphore::new(permits.min(Semaphore::MAX_PERMITS)),
+            bells: [const { Notify::const_new() }; 64],
             running: watch::Sender::new(0),
             phase: watch::Sender::new(Phase::Open),
         }
@@ -45,14 +56,41 @@ impl Gate {
     pub(crate) fn enter(&self) -> Option<Entry> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         // Counted before the phase is read: `drain` either sees the entry or keeps it out.
-        let entry = Entry { permit: Some(permit), running: self.track().running };
+        let entry = Entry {
+            permit: Some(permit),
+            running: self.track().running,
+        };
         (*self.phase.borrow() == Phase::Open).then_some(entry)
     }
 
     /// Counts work that needs no permit, so that `drain` waits for it.
     pub(crate) fn track(&self) -> Entry {
         self.running.send_modify(|running| *running += 1);
-        Entry { permit: None, running: Running(self.running.clone()) }
+        Entry {
+            permit: None,
+            running: Running(self.running.clone()),
+        }
+    }
+
+    /// Lets an arrival wait for another's result, unless too many do.
+    pub(crate) fn wait(&self) -> Option<SemaphorePermit<'_>> {
+        self.waiting.try_acquire().ok()
+    }
+
+    /// Ends at the next [`wake`](Gate::wake) of that key; or, now and then, of another.
+    pub(crate) fn woken(&self, id: &RecordId) -> Notified<'_> {
+        self.bell(id).notified()
+    }
+
+    /// Wakes who waits for that key.
+    pub(crate) fn wake(&self, id: &RecordId) {
+        self.bell(id).notify_waiters();
+    }
+
+    fn bell(&self, id: &RecordId) -> &Notify {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        &self.bells[(hasher.finish() % 64) as usize]
     }
 
     /// Ends when running work must stop.

@@ -63,8 +63,9 @@ impl HeaderPolicy {
         self.more.push(name);
     }
 
-    /// The header block of what is kept of `headers`: `name: value` lines, in order.
-    pub(crate) fn block(&self, headers: &HeaderMap) -> Bytes {
+    /// The header block of what is kept: `name: value` lines, in order, and a colon before those
+    /// of trailers, which all are kept that may be.
+    pub(crate) fn block(&self, headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Bytes {
         // RFC 9110, section 7.6.1: what Connection names is hop by hop too.
         let named: Vec<&[u8]> = headers
             .get_all(header::CONNECTION)
@@ -72,39 +73,57 @@ impl HeaderPolicy {
             .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
             .map(<[u8]>::trim_ascii)
             .collect();
+        let may_be_kept = |name: &HeaderName| {
+            let own = NEVER.contains(&name.as_str()) || *name == self.replayed;
+            let named = named
+                .iter()
+                .any(|token| token.eq_ignore_ascii_case(name.as_str().as_bytes()));
+            !own && !name.as_str().starts_with("proxy-") && !named
+        };
         let mut block = BytesMut::new();
         for (name, value) in headers {
-            let wanted = KEPT.contains(&name.as_str()) || self.more.contains(name);
-            let never = NEVER.contains(&name.as_str())
-                || name.as_str().starts_with("proxy-")
-                || *name == self.replayed
-                || named
-                    .iter()
-                    .any(|token| token.eq_ignore_ascii_case(name.as_str().as_bytes()));
-            if wanted && !never {
-                block.put_slice(name.as_str().as_bytes());
-                block.put_slice(b": ");
-                block.put_slice(value.as_bytes());
-                block.put_u8(b'\n');
+            if (KEPT.contains(&name.as_str()) || self.more.contains(name)) && may_be_kept(name) {
+                push_line(&mut block, name, value);
+            }
+        }
+        for (name, value) in trailers.into_iter().flatten() {
+            if may_be_kept(name) {
+                block.put_u8(b':');
+                push_line(&mut block, name, value);
             }
         }
         block.freeze()
     }
 }
 
-/// Reads a header block.
+fn push_line(block: &mut BytesMut, name: &HeaderName, value: &HeaderValue) {
+    block.put_slice(name.as_str().as_bytes());
+    block.put_slice(b": ");
+    block.put_slice(value.as_bytes());
+    block.put_u8(b'\n');
+}
+
+/// Reads a header block: the headers, and the trailers if there are any.
 ///
 /// # Errors
 ///
 /// When a line is no header line: the record was changed by somebody else.
-pub(crate) fn parse_block(block: &Bytes) -> Result<HeaderMap, StoreError> {
+pub(crate) fn parse_block(block: &Bytes) -> Result<(HeaderMap, Option<HeaderMap>), StoreError> {
     let mut headers = HeaderMap::new();
+    let mut trailers = HeaderMap::new();
     for line in block.split_inclusive(|byte| *byte == b'\n') {
+        let (map, line) = match line.strip_prefix(b":") {
+            Some(line) => (&mut trailers, line),
+            None => (&mut headers, line),
+        };
         let (name, value) = parse_line(line)
             .ok_or_else(|| StoreError::encoding("the stored header block has a malformed line"))?;
-        headers.append(name, value);
+        map.append(name, value);
     }
-    Ok(headers)
+    Ok((
+        headers,
+        Some(trailers).filter(|trailers| !trailers.is_empty()),
+    ))
 }
 
 fn parse_line(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
@@ -130,7 +149,7 @@ mod tests {
         headers
     }
 
-    /// R40: kept headers come back line by line, in order, as raw bytes.
+    /// R40, R45: kept headers and trailers come back line by line, in order, as raw bytes.
     #[test]
     fn kept_headers_round_trip() {
         let headers = map(&[
@@ -140,8 +159,11 @@ mod tests {
             ("content-type", b"text/plain; x=\xff\x80"),
             ("etag", b""),
         ]);
-        let block = HeaderPolicy::default().block(&headers);
-        assert_eq!(parse_block(&block).unwrap(), headers);
+        let block = HeaderPolicy::default().block(&headers, Some(&headers));
+        assert_eq!(
+            parse_block(&block).unwrap(),
+            (headers.clone(), Some(headers))
+        );
     }
 
     /// R41: hop-by-hop headers, what Connection names, and the mark itself are never kept.
@@ -168,7 +190,7 @@ mod tests {
             ("x-own", b"kept"),
             ("x-other", b"not"),
         ]);
-        assert_eq!(&policy.block(&headers)[..], b"x-own: kept\n");
+        assert_eq!(&policy.block(&headers, None)[..], b"x-own: kept\n");
     }
 
     /// R40: a block that somebody changed is an error, never a wrong header.
@@ -189,6 +211,6 @@ mod tests {
                 "{bad:?}"
             );
         }
-        assert!(parse_block(&Bytes::new()).unwrap().is_empty());
+        assert!(parse_block(&Bytes::new()).unwrap().0.is_empty());
     }
 }

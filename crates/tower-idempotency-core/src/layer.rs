@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, Method, StatusCode};
+use http::{HeaderName, Method, Response, StatusCode, response};
 use tower_layer::Layer;
 
 use crate::gate::Gate;
@@ -14,6 +15,8 @@ use crate::key::KeyGrammar;
 use crate::method::Methods;
 use crate::naming::Naming;
 use crate::operation::Operation;
+use crate::policy::{BodyHook, Codec, ProblemHook, ReplayHook, Scope, ScopeHook};
+use crate::problem::Problem;
 use crate::response::CaptureLimits;
 use crate::service::Idempotency;
 use crate::store::{IntoStore, Store};
@@ -48,17 +51,13 @@ pub(crate) struct Config {
     pub(crate) headers: HeaderPolicy,
     pub(crate) path_counts: bool,
     pub(crate) bound_headers: Vec<HeaderName>,
+    pub(crate) wait: Duration,
+    pub(crate) body_hook: Option<BodyHook>,
+    pub(crate) codec: Option<Arc<dyn Codec>>,
+    pub(crate) problem_hook: Option<ProblemHook>,
+    pub(crate) replay_hook: Option<ReplayHook>,
     pub(crate) scope: Option<ScopeHook>,
 }
-
-/// Wraps the work of a request, seen from where the service was called.
-pub(crate) type ScopeHook = Arc<dyn Fn() -> Scope + Send + Sync>;
-
-/// Wraps a future: see [`IdempotencyLayer::scope_with`].
-pub type Scope = Box<dyn FnOnce(Work) -> Work + Send>;
-
-/// The work of a request: see [`IdempotencyLayer::scope_with`].
-pub type Work = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Default for Config {
     fn default() -> Self {
@@ -82,6 +81,11 @@ impl Default for Config {
             headers: HeaderPolicy::default(),
             path_counts: true,
             bound_headers: Vec::new(),
+            wait: Duration::ZERO,
+            body_hook: None,
+            codec: None,
+            problem_hook: None,
+            replay_hook: None,
             scope: None,
         }
     }
@@ -270,6 +274,59 @@ impl<S: Store> IdempotencyLayer<S> {
     /// Content-Encoding alone.
     pub fn bind_header(self, name: HeaderName) -> Self {
         self.set(|config| config.bound_headers.push(name))
+    }
+
+    /// Makes the fingerprint of what `canonical` makes of a body, instead of the raw bytes.
+    /// Default: the raw bytes.
+    ///
+    /// For clients whose retries write the same request differently: with a new multipart
+    /// boundary, or with the members of a JSON object in another order. What `canonical` leaves
+    /// out does not count any more; for a body that it does not understand, it should return the
+    /// body.
+    pub fn fingerprint_body_with(
+        self,
+        canonical: impl Fn(&Parts, &Bytes) -> Bytes + Send + Sync + 'static,
+    ) -> Self {
+        self.set(|config| config.body_hook = Some(Arc::new(canonical)))
+    }
+
+    /// Lets arrivals of a running key wait for its result, up to `patience`, before they are
+    /// answered 409. Default: they are answered at once.
+    ///
+    /// Who waits holds no connection and no permit, but the body of its request; as many may wait
+    /// as may run. They are woken in this process, and look again after 50 ms to 1 s for results
+    /// of others.
+    pub fn wait_for_in_progress(self, patience: Duration) -> Self {
+        self.set(|config| config.wait = patience)
+    }
+
+    /// Asks before a result is replayed. Default: whoever has the owner's key gets it.
+    ///
+    /// `refuse` sees the head of the arriving request, and of the stored response, and may return
+    /// a response of its own instead, for instance where rights were revoked since.
+    pub fn authorize_replay_with(
+        self,
+        refuse: impl Fn(&Parts, &response::Parts) -> Option<Response<Bytes>> + Send + Sync + 'static,
+    ) -> Self {
+        self.set(|config| config.replay_hook = Some(Arc::new(refuse)))
+    }
+
+    /// Changes what is stored of responses, and back: see [`Codec`]. Default: as it is.
+    ///
+    /// Records that were stored with another codec, or with none, must remain readable to it.
+    pub fn codec(self, codec: impl Codec) -> Self {
+        self.set(|config| config.codec = Some(Arc::new(codec)))
+    }
+
+    /// Renders problems otherwise than as `application/problem+json`. The [`Problem`] stays in the
+    /// response's extensions, and `Retry-After` is set where it is due.
+    ///
+    /// The status should remain the problem's: clients act on it. A 2xx is replaced by it.
+    pub fn problem_with(
+        self,
+        render: impl Fn(&Problem) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.set(|config| config.problem_hook = Some(Arc::new(render)))
     }
 
     /// Carries task-locals and the like into the task in which the handler runs.

@@ -355,7 +355,10 @@ impl Store for MemoryStore {
         };
         let now = self.clock.now();
         let mut rows = self.rows();
-        if !rows.get(&claim.id).is_some_and(|row| row.held_by(&claim.token)) {
+        if !rows
+            .get(&claim.id)
+            .is_some_and(|row| row.held_by(&claim.token))
+        {
             return Completion::Lost;
         }
         if writes.ended {

@@ -1,18 +1,17 @@
 //! How a request gets its operation.
 
-use std::sync::Arc;
-
 use http::Method;
 use http::request::Parts;
 
 use crate::operation::Operation;
+use crate::policy::NamingHook;
 use crate::route::matched_route;
 
 /// What names a request's operation: the first of these that does.
 #[derive(Clone, Default)]
 pub(crate) struct Naming {
     always: Option<Operation>,
-    with: Option<Arc<dyn Fn(&Parts) -> Option<Operation> + Send + Sync>>,
+    with: Option<NamingHook>,
     routes: Vec<(Method, String, Operation)>,
 }
 
@@ -25,7 +24,7 @@ impl Naming {
         self.routes.push((method, route, operation));
     }
 
-    pub(crate) fn with(&mut self, name: Arc<dyn Fn(&Parts) -> Option<Operation> + Send + Sync>) {
+    pub(crate) fn with(&mut self, name: NamingHook) {
         self.with = Some(name);
     }
 

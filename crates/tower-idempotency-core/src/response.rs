@@ -21,6 +21,14 @@ pub(crate) struct Captured<R> {
     pub(crate) response: Response<ResponseBody<R>>,
 }
 
+/// Why there is nothing to commit after all.
+pub(crate) enum NotCaptured<R, E> {
+    /// The trailers say that it is no success.
+    NoSuccess(Box<Response<ResponseBody<R>>>),
+    /// The body broke off.
+    BodyFailed(E),
+}
+
 /// How large a response may be, and how long it may take, to be kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CaptureLimits {
@@ -28,12 +36,24 @@ pub(crate) struct CaptureLimits {
     pub(crate) time: Duration,
 }
 
+/// Whether a response commits: 2xx, and for gRPC, whose failures are 200 too, without a status
+/// other than OK.
+pub(crate) fn is_success<R>(response: &Response<R>) -> bool {
+    response.status().is_success() && !is_grpc_failure(response.headers())
+}
+
+fn is_grpc_failure(headers: &HeaderMap) -> bool {
+    headers
+        .get("grpc-status")
+        .is_some_and(|status| status != "0")
+}
+
 /// Captures a 2xx response. One that cannot be kept is streamed on, after what was read of it.
 pub(crate) async fn capture<R>(
     response: Response<R>,
     limits: CaptureLimits,
     policy: &HeaderPolicy,
-) -> Result<Captured<R>, R::Error>
+) -> Result<Captured<R>, NotCaptured<R, R::Error>>
 where
     R: Body<Data = Bytes>,
 {
@@ -41,7 +61,8 @@ where
     let mut capture = Capture::new(body);
     let complete = !is_event_stream(&head.headers)
         && match timeout(limits.time, capture.read(limits.bytes)).await {
-            Ok(progress) => matches!(progress?, Progress::Complete),
+            Ok(Ok(progress)) => matches!(progress, Progress::Complete),
+            Ok(Err(error)) => return Err(NotCaptured::BodyFailed(error)),
             Err(_) => false,
         };
     if !complete {
@@ -52,8 +73,13 @@ where
         });
     }
     let (body, trailers) = capture.into_whole();
-    let stored = StoredResponse::kept(head.status, policy.block(&head.headers), body.clone());
+    let failed = trailers.as_ref().is_some_and(is_grpc_failure);
+    let block = policy.block(&head.headers, trailers.as_ref());
+    let stored = StoredResponse::kept(head.status, block, body.clone());
     let response = Response::from_parts(head, ResponseBody::whole(body, trailers));
+    if failed {
+        return Err(NotCaptured::NoSuccess(Box::new(response)));
+    }
     Ok(Captured { stored, response })
 }
 
@@ -67,12 +93,13 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 
 /// What a completed record answers.
 pub(crate) fn replay<R>(
-    stored: &StoredResponse,
+    status: StatusCode,
+    content: Option<&StoredContent>,
     policy: &HeaderPolicy,
 ) -> Result<Response<ResponseBody<R>>, Problem> {
-    let Some(StoredContent { headers, body }) = &stored.content else {
-        return Err(if stored.status.is_success() {
-            Problem::from(ProblemKind::ResultNotKept).with_original_status(stored.status)
+    let Some(StoredContent { headers, body }) = content else {
+        return Err(if status.is_success() {
+            Problem::from(ProblemKind::ResultNotKept).with_original_status(status)
         } else {
             ProblemKind::OutcomeUnknown.into()
         });
@@ -82,8 +109,9 @@ pub(crate) fn replay<R>(
         error.problem()
     };
     let (mut head, ()) = Response::new(()).into_parts();
-    head.status = stored.status;
-    head.headers = parse_block(headers).map_err(unreadable)?;
+    head.status = status;
+    let (headers, trailers) = parse_block(headers).map_err(unreadable)?;
+    head.headers = headers;
     head.headers
         .insert(policy.replayed.clone(), HeaderValue::from_static("true"));
     let body = if has_no_body(&head) {
@@ -91,7 +119,10 @@ pub(crate) fn replay<R>(
     } else {
         body.clone()
     };
-    Ok(Response::from_parts(head, ResponseBody::whole(body, None)))
+    Ok(Response::from_parts(
+        head,
+        ResponseBody::whole(body, trailers),
+    ))
 }
 
 /// RFC 9110, sections 15.3.5 and 15.3.6.

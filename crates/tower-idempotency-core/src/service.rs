@@ -2,13 +2,18 @@
 
 use std::fmt;
 use std::mem;
+use std::panic::resume_unwind;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, header};
 use http_body::Body;
+use sha2::{Digest as _, Sha256};
+use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
 use crate::body::{self, ReadBody, ResponseBody};
@@ -22,10 +27,11 @@ use crate::layer::Config;
 use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::problem::{Problem, ProblemKind};
+use crate::record::StoredResponse;
 use crate::response::replay;
 use crate::route::original_target;
 use crate::store::Store;
-use crate::work::{self, Arrival, Attempt};
+use crate::work::{self, Arrival, Attempt, Report};
 
 /// The service that [`IdempotencyLayer`](crate::IdempotencyLayer) puts around another.
 pub struct Idempotency<I, S> {
@@ -40,6 +46,12 @@ pub(crate) struct Shared<S> {
     pub(crate) config: Arc<Config>,
     pub(crate) gate: Arc<Gate>,
 }
+
+/// How soon an arrival that waits looks again for the result of another process.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long it waits between two looks at last.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Marks a request that an idempotency layer has seen.
 #[derive(Clone)]
@@ -126,7 +138,7 @@ impl<S: Store> Shared<S> {
         let (mut parts, body) = request.into_parts();
         let id = match self.identify(&mut parts) {
             Ok(id) => id,
-            Err(Unclaimed::Refuse(problem)) => return Ok(problem.to_response()),
+            Err(Unclaimed::Refuse(problem)) => return Ok(self.config.render(&problem)),
             Err(Unclaimed::Pass(lease)) => {
                 let request = Request::from_parts(parts, body);
                 return self.run_unclaimed(inner, request, lease).await;
@@ -134,25 +146,62 @@ impl<S: Store> Shared<S> {
         };
         let read = match body::read(body, self.config.max_request_body).await {
             Ok(read) => read,
-            Err(problem) => return Ok(problem.to_response()),
+            Err(problem) => return Ok(self.config.render(&problem)),
         };
-        let claim = match self.claim(id, &parts, &read) {
+        let claim = match self.claim(id.clone(), &parts, &read) {
             Ok(claim) => claim,
-            Err(problem) => return Ok(problem.to_response()),
+            Err(problem) => return Ok(self.config.render(&problem)),
         };
-        let Some(entry) = self.gate.enter() else {
-            return Ok(Problem::from(ProblemKind::Busy).to_response());
-        };
-        let config = Arc::clone(&self.config);
+        // The handler gets the parts; a refusal of the replay needs them afterwards.
+        let asking = self.config.replay_hook.is_some().then(|| parts.clone());
         let arrival = Arrival {
             inner,
             parts,
             body: read.bytes,
             claim,
         };
-        match work::attempt(self, entry, arrival).await {
-            Attempt::Answered(answer) => answer,
-            Attempt::Turned(outcome) => Ok(config.turn_away(&outcome)),
+        match self.attempts(arrival).await {
+            Report::Answer(answer) => answer,
+            Report::Problem(problem) => Ok(self.config.render(&problem)),
+            Report::Turned(outcome) => Ok(self.config.turn_away(&id, asking.as_ref(), outcome)),
+            Report::Panic(payload) => resume_unwind(payload),
+        }
+    }
+
+    /// Permit and claim, again and again for who waits for another's result.
+    async fn attempts<I, B, R>(&self, arrival: Arrival<I>) -> Report<R, I::Error>
+    where
+        I: Service<Request<B>, Response = Response<R>> + Send + 'static,
+        I::Future: Send,
+        I::Error: Send + 'static,
+        B: From<Bytes> + Send + 'static,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let id = arrival.claim.id.clone();
+        let deadline = Instant::now() + self.config.wait;
+        let mut pause = SHORTEST_PAUSE;
+        let mut waiting = None;
+        let mut arrival = arrival;
+        loop {
+            // Before the claim, so that nothing that happens after it is missed.
+            let mut woken = pin!(self.gate.woken(&id));
+            woken.as_mut().enable();
+            let Some(entry) = self.gate.enter() else {
+                return Report::Problem(ProblemKind::Busy.into());
+            };
+            arrival = match work::attempt(self.clone(), entry, arrival).await {
+                Attempt::Over(report) => return report,
+                Attempt::Again(arrival) => arrival,
+            };
+            waiting = waiting.or_else(|| self.gate.wait());
+            let next = (Instant::now() + pause).min(deadline);
+            if waiting.is_none() || Instant::now() >= deadline {
+                return Report::Turned(ClaimOutcome::InProgress);
+            }
+            let _ = timeout_at(next, woken).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            arrival.claim.token = ClaimToken::random();
         }
     }
 
@@ -205,12 +254,17 @@ impl<S: Store> Shared<S> {
     fn claim(&self, id: RecordId, parts: &Parts, body: &ReadBody) -> Result<Claim, Problem> {
         let config = &self.config;
         let target = original_target(parts);
-        let mut builder = Fingerprint::builder(&parts.method)
-            .query(target.query())
-            .body_sha256(body.sha256);
+        let mut builder = Fingerprint::builder(&parts.method).query(target.query());
         if config.path_counts {
             builder = builder.path(target.path());
         }
+        builder = match &config.body_hook {
+            Some(canonical) => {
+                let canonical = canonical(parts, &body.bytes);
+                builder.body_custom_sha256(Sha256::digest(canonical).into())
+            }
+            None => builder.body_sha256(body.sha256),
+        };
         for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING] {
             let mut lines = parts.headers.get_all(&name).iter();
             if let Some(line) = lines.next() {
@@ -234,10 +288,35 @@ impl<S: Store> Shared<S> {
 }
 
 impl Config {
+    /// Answers with a problem.
+    pub(crate) fn render<R>(&self, problem: &Problem) -> Response<ResponseBody<R>> {
+        let Some(hook) = &self.problem_hook else {
+            return problem.to_response();
+        };
+        let mut response = hook(problem).map(ResponseBody::from);
+        if response.status().is_success() {
+            *response.status_mut() = problem.status();
+        }
+        if let Some(seconds) = problem.retry_after() {
+            let seconds = HeaderValue::from(u16::from(seconds));
+            response
+                .headers_mut()
+                .entry(header::RETRY_AFTER)
+                .or_insert(seconds);
+        }
+        response.extensions_mut().insert(problem.clone());
+        response
+    }
+
     /// Answers an arrival that did not get the claim with what the record says.
-    pub(crate) fn turn_away<R>(&self, outcome: &ClaimOutcome) -> Response<ResponseBody<R>> {
+    fn turn_away<R>(
+        &self,
+        id: &RecordId,
+        asking: Option<&Parts>,
+        outcome: ClaimOutcome,
+    ) -> Response<ResponseBody<R>> {
         let problem = match outcome {
-            ClaimOutcome::Completed(stored) => match replay(stored, &self.headers) {
+            ClaimOutcome::Completed(stored) => match self.replay(id, asking, stored) {
                 Ok(response) => return response,
                 Err(problem) => problem,
             },
@@ -250,17 +329,32 @@ impl Config {
             }
             ClaimOutcome::Tombstone => ProblemKind::Gone.into(),
         };
-        problem.to_response()
+        self.render(&problem)
     }
 
-    /// What the first client is not to see: a mark that its handler made up.
-    pub(crate) fn strip_mark<R>(&self, response: &mut Response<R>) {
-        response.headers_mut().remove(&self.headers.replayed);
-    }
-
-    /// Whether a status commits.
-    pub(crate) fn is_success(status: StatusCode) -> bool {
-        status.is_success()
+    /// Decodes a stored response, and asks whether it may be replayed.
+    fn replay<R>(
+        &self,
+        id: &RecordId,
+        asking: Option<&Parts>,
+        stored: StoredResponse,
+    ) -> Result<Response<ResponseBody<R>>, Problem> {
+        let content = match (&self.codec, stored.content) {
+            (Some(codec), Some(content)) => Some(codec.decode(id, content).map_err(|error| {
+                tracing::error!(%error, "stored result cannot be decoded");
+                Problem::from(ProblemKind::RecordUnreadable)
+            })?),
+            (_, content) => content,
+        };
+        let response = replay(stored.status, content.as_ref(), &self.headers)?;
+        if let (Some(refuse), Some(asking)) = (&self.replay_hook, asking) {
+            let (head, body) = response.into_parts();
+            return Ok(match refuse(asking, &head) {
+                Some(refusal) => refusal.map(ResponseBody::from),
+                None => Response::from_parts(head, body),
+            });
+        }
+        Ok(response)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Requests without a record: their transaction is committed on 2xx, rolled back otherwise.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
@@ -10,9 +12,9 @@ use tracing::Instrument as _;
 use crate::body::ResponseBody;
 use crate::error::StoreError;
 use crate::finish::completion_problem;
-use crate::layer::Config;
 use crate::lease::Lease;
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::ProblemKind;
+use crate::response::is_success;
 use crate::service::Shared;
 use crate::store::{Completion, Rollback, Store};
 use crate::work::log_store_failure;
@@ -32,13 +34,14 @@ impl<S: Store> Shared<S> {
         let tx = self.store.lend(lease);
         request.extensions_mut().insert(tx.clone());
         let answer = inner.call(request).await;
-        let success = matches!(&answer, Ok(response) if Config::is_success(response.status()));
+        let success = matches!(&answer, Ok(response) if is_success(response));
+        let config = Arc::clone(&self.config);
         // In a task of its own, so that a client that hangs up cannot cut a commit in the middle.
         let ending = async move { self.end_unclaimed(tx, success).await };
         let ended = tokio::spawn(ending.in_current_span()).await;
         match ended.unwrap_or(Err(ProblemKind::CommitUnknown)) {
             Ok(()) => answer.map(|response| response.map(ResponseBody::inner)),
-            Err(kind) => Ok(Problem::from(kind).to_response()),
+            Err(kind) => Ok(config.render(&kind.into())),
         }
     }
 
@@ -72,7 +75,11 @@ impl<S: Store> Shared<S> {
                     drop(entry);
                 });
                 // What is no success goes out as it is.
-                if success { Err(ProblemKind::TransactionLeaked) } else { Ok(()) }
+                if success {
+                    Err(ProblemKind::TransactionLeaked)
+                } else {
+                    Ok(())
+                }
             }
             Completion::Unknown(error) => {
                 log_store_failure("commit in doubt", &error);

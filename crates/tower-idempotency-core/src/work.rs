@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::future::{Future, pending, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::Poll;
 
@@ -22,11 +22,10 @@ use crate::claim::{Claim, ClaimOutcome, RecordId};
 use crate::error::{BoxError, StoreError};
 use crate::finish::Left;
 use crate::gate::Entry;
-use crate::layer::Config;
 use crate::lease::{Lease, Renewed};
 use crate::problem::{Problem, ProblemKind};
 use crate::record::{Decision, StoredResponse};
-use crate::response::{Captured, capture};
+use crate::response::{Captured, NotCaptured, capture, is_success};
 use crate::service::Shared;
 use crate::store::Store;
 
@@ -38,12 +37,25 @@ pub(crate) struct Arrival<I> {
     pub(crate) claim: Claim,
 }
 
-/// What became of an arrival.
-pub(crate) enum Attempt<R, E> {
-    /// It has an answer.
-    Answered(Result<Response<ResponseBody<R>>, E>),
+/// What the task tells the connection: all that a hook of the user's has to do with is done there,
+/// so that its panic finds the key free or completed.
+pub(crate) enum Report<R, E> {
+    /// What the handler answered.
+    Answer(Result<Response<ResponseBody<R>>, E>),
+    /// What the layer answers.
+    Problem(Problem),
     /// The record is somebody else's.
     Turned(ClaimOutcome),
+    /// The handler's panic.
+    Panic(Box<dyn Any + Send>),
+}
+
+/// What became of an arrival.
+pub(crate) enum Attempt<I, R, E> {
+    /// It has been dealt with.
+    Over(Report<R, E>),
+    /// Somebody else is running: it may try again.
+    Again(Arrival<I>),
 }
 
 /// How the handler ended.
@@ -51,7 +63,7 @@ enum Ended<R, E> {
     /// With a 2xx whose body is captured.
     Success(Captured<R>),
     /// With anything else.
-    Failure(Result<Response<R>, E>),
+    Failure(Result<Response<ResponseBody<R>>, E>),
     /// With a 2xx whose body failed.
     BodyFailed(BoxError),
     /// With a panic.
@@ -70,32 +82,12 @@ enum Stop {
     Drained,
 }
 
-/// What the task tells the connection.
-pub(crate) enum Report<R, E> {
-    Attempt(Attempt<R, E>),
-    Panic(Box<dyn Any + Send>),
-}
-
-impl<R, E> Report<R, E> {
-    pub(crate) fn problem(problem: impl Into<Problem>) -> Self {
-        Self::response(problem.into().to_response())
-    }
-
-    pub(crate) fn response(response: Response<ResponseBody<R>>) -> Self {
-        Self::Attempt(Attempt::Answered(Ok(response)))
-    }
-}
-
 /// Claims, runs and commits in a task of its own, and waits for its report.
-///
-/// # Panics
-///
-/// With the handler's own panic, once its key is free.
 pub(crate) async fn attempt<S, I, B, R>(
     shared: Shared<S>,
     entry: Entry,
     arrival: Arrival<I>,
-) -> Attempt<R, I::Error>
+) -> Attempt<I, R, I::Error>
 where
     S: Store,
     I: Service<Request<B>, Response = Response<R>> + Send + 'static,
@@ -123,12 +115,9 @@ where
         Some(scope) => tokio::spawn(scope(Box::pin(work))),
         None => tokio::spawn(work),
     };
-    match reported.await {
-        Ok(Report::Attempt(attempt)) => attempt,
-        Ok(Report::Panic(payload)) => resume_unwind(payload),
-        // The runtime is going down, or a hook of the user's broke the task.
-        Err(_) => Attempt::Answered(Ok(Problem::from(ProblemKind::CommitUnknown).to_response())),
-    }
+    // No report: the runtime is going down, or the scope hook broke the task.
+    let unknown = |_| Attempt::Over(Report::Problem(ProblemKind::CommitUnknown.into()));
+    reported.await.unwrap_or_else(unknown)
 }
 
 impl<S: Store> Shared<S> {
@@ -136,7 +125,7 @@ impl<S: Store> Shared<S> {
         self,
         mut entry: Entry,
         arrival: Arrival<I>,
-        report: oneshot::Sender<Report<R, I::Error>>,
+        report: oneshot::Sender<Attempt<I, R, I::Error>>,
     ) where
         I: Service<Request<B>, Response = Response<R>> + Send,
         I::Future: Send,
@@ -145,30 +134,33 @@ impl<S: Store> Shared<S> {
         R: Body<Data = Bytes> + Send,
         R::Error: Into<BoxError>,
     {
-        let Arrival {
-            inner,
-            mut parts,
-            body,
-            claim,
-        } = arrival;
-        match self.acquire(&claim).await {
+        match self.acquire(&arrival.claim).await {
             Ok(ClaimOutcome::Acquired { .. }) => {}
             Ok(outcome) => {
                 outcome_is(outcome_name(&outcome));
                 entry.release_permit();
-                let _ = report.send(Report::Attempt(Attempt::Turned(outcome)));
+                let _ = report.send(match outcome {
+                    ClaimOutcome::InProgress => Attempt::Again(arrival),
+                    outcome => Attempt::Over(Report::Turned(outcome)),
+                });
                 return;
             }
             Err(error) => {
                 log_store_failure("claim", &error);
                 outcome_is("store-failure");
                 entry.release_permit();
-                let _ = report.send(Report::problem(error.problem()));
+                let _ = report.send(Attempt::Over(Report::Problem(error.problem())));
                 // The claim may have been made though its answer was lost.
-                self.free(&claim).await;
+                self.free(&arrival.claim).await;
                 return;
             }
         }
+        let Arrival {
+            inner,
+            mut parts,
+            body,
+            claim,
+        } = arrival;
         let lease = match self.config.renew_up_to {
             Some(_) => Lease::renewed(claim.clone()),
             None => Lease::claimed(claim.clone()),
@@ -177,45 +169,45 @@ impl<S: Store> Shared<S> {
         parts.extensions.insert(tx.clone());
         let request = Request::from_parts(parts, B::from(body));
 
-        let ended = self.run(inner, request, &lease).await;
-        let (answer, left) = match ended {
+        let problem = |kind: ProblemKind| Report::<R, I::Error>::Problem(kind.into());
+        let (answer, left) = match self.run(inner, request, &lease).await {
             Ended::Success(captured) => self.complete(&tx, &claim, &lease, captured).await,
             Ended::Failure(answer) => {
-                let answer = answer.map(|mut response| {
-                    self.config.strip_mark(&mut response);
-                    response.map(ResponseBody::inner)
-                });
-                let report = Report::Attempt(Attempt::Answered(answer));
-                self.undo(&tx, &claim, "freed", report).await
+                self.undo(&tx, &claim, "freed", Report::Answer(answer))
+                    .await
             }
             Ended::BodyFailed(error) => {
                 tracing::warn!(%error, "response body failed before the commit");
-                let report = Report::problem(ProblemKind::ResponseFailed);
-                self.undo(&tx, &claim, "freed", report).await
+                self.undo(&tx, &claim, "freed", problem(ProblemKind::ResponseFailed))
+                    .await
             }
             Ended::Panic(payload) => {
                 self.undo(&tx, &claim, "panic", Report::Panic(payload))
                     .await
             }
             Ended::Stopped(Stop::Lost) => {
-                let report = Report::problem(ProblemKind::InProgress);
-                let (_, left) = self.undo::<R, I::Error>(&tx, &claim, "lost", report).await;
+                let lost = problem(ProblemKind::InProgress);
+                let (_, left) = self.undo(&tx, &claim, "lost", lost).await;
                 (self.lost(&claim).await, left)
             }
             Ended::Stopped(Stop::Ceiling) => {
-                let report = Report::problem(ProblemKind::HandlerTimeout);
-                self.undo(&tx, &claim, "ceiling", report).await
+                self.undo(&tx, &claim, "ceiling", problem(ProblemKind::HandlerTimeout))
+                    .await
             }
             Ended::Stopped(Stop::Drained) => {
-                self.undo(&tx, &claim, "drained", Report::problem(ProblemKind::Busy))
+                self.undo(&tx, &claim, "drained", problem(ProblemKind::Busy))
                     .await
             }
         };
         entry.release_permit();
+        if left == Left::Nothing {
+            self.gate.wake(&claim.id);
+        }
         // The client may have gone; the work is done all the same.
-        let _ = report.send(answer);
+        let _ = report.send(Attempt::Over(answer));
         if left == Left::Leaked {
             self.reclaim(&tx, &claim).await;
+            self.gate.wake(&claim.id);
         }
     }
 
@@ -242,10 +234,8 @@ impl<S: Store> Shared<S> {
                     self.free(claim).await;
                     return Ok(outcome);
                 }
-                Err(error) => {
-                    self.free(claim).await;
-                    return Err(error);
-                }
+                // The caller frees the key.
+                Err(error) => return Err(error),
             }
         }
         Ok(ClaimOutcome::Acquired { taken_over })
@@ -286,13 +276,17 @@ impl<S: Store> Shared<S> {
         let config = &self.config;
         let mut handled = Box::pin(async move {
             let mut response = match inner.call(request).await {
-                Ok(response) if Config::is_success(response.status()) => response,
-                answer => return Ended::Failure(answer),
+                Ok(response) => response,
+                Err(error) => return Ended::Failure(Err(error)),
             };
-            config.strip_mark(&mut response);
+            response.headers_mut().remove(&config.headers.replayed);
+            if !is_success(&response) {
+                return Ended::Failure(Ok(response.map(ResponseBody::inner)));
+            }
             match capture(response, config.capture, &config.headers).await {
                 Ok(captured) => Ended::Success(captured),
-                Err(error) => Ended::BodyFailed(error.into()),
+                Err(NotCaptured::NoSuccess(response)) => Ended::Failure(Ok(*response)),
+                Err(NotCaptured::BodyFailed(error)) => Ended::BodyFailed(error.into()),
             }
         });
         let stop = tokio::select! {
@@ -344,10 +338,12 @@ impl<S: Store> Shared<S> {
 
 /// Polls a future to its end, and catches its panic.
 async fn caught<F: Future>(mut future: Pin<&mut F>) -> Result<F::Output, Box<dyn Any + Send>> {
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(poll) => poll.map(Ok),
-        Err(payload) => Poll::Ready(Err(payload)),
-    })
+    poll_fn(
+        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(poll) => poll.map(Ok),
+            Err(payload) => Poll::Ready(Err(payload)),
+        },
+    )
     .await
 }
 
@@ -374,5 +370,6 @@ pub(crate) fn record_us(step: &'static str, started: Instant) {
 }
 
 pub(crate) fn log_store_failure(step: &'static str, error: &StoreError) {
-    tracing::warn!(step, %error, source = error.source().map(tracing::field::display), "store failure");
+    let source = error.source().map(tracing::field::display);
+    tracing::warn!(step, %error, source, "store failure");
 }

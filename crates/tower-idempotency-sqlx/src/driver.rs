@@ -66,7 +66,9 @@ macro_rules! impl_driver {
                 sql: &'static str,
                 values: &[$crate::driver::Value<'_>],
             ) -> Result<Option<$crate::row::Row>, sqlx::Error> {
-                let row = sqlx::query_with(sql, bind(values)?).fetch_optional(conn).await?;
+                let row = sqlx::query_with(sql, bind(values)?)
+                    .fetch_optional(conn)
+                    .await?;
                 row.as_ref().map(read).transpose()
             }
 
@@ -75,7 +77,9 @@ macro_rules! impl_driver {
                 sql: &'static str,
                 values: &[$crate::driver::Value<'_>],
             ) -> Result<Option<bool>, sqlx::Error> {
-                let row = sqlx::query_with(sql, bind(values)?).fetch_optional(conn).await?;
+                let row = sqlx::query_with(sql, bind(values)?)
+                    .fetch_optional(conn)
+                    .await?;
                 row.map(|row| sqlx::Row::try_get(&row, 0)).transpose()
             }
         }

@@ -17,14 +17,20 @@ fn text(part: &str) -> Value<'_> {
 }
 
 fn identity(id: &RecordId) -> [Value<'_>; 3] {
-    [text(id.owner.as_str()), text(id.operation.as_str()), text(id.key.as_str())]
+    [
+        text(id.owner.as_str()),
+        text(id.operation.as_str()),
+        text(id.key.as_str()),
+    ]
 }
 
 /// Whole milliseconds; what does not fit is for ever.
 fn millis(duration: Duration) -> i64 {
     // A century: far beyond it, the databases' own clocks overflow.
     const LONGEST: i64 = 100 * 366 * 24 * 3600 * 1000;
-    i64::try_from(duration.as_millis()).unwrap_or(LONGEST).min(LONGEST)
+    i64::try_from(duration.as_millis())
+        .unwrap_or(LONGEST)
+        .min(LONGEST)
 }
 
 /// The statement's parameters: the identity, the token, and more.
@@ -46,7 +52,10 @@ pub(crate) async fn claim<DB: Dialect>(
     conn: &mut DB::Connection,
     claim: &Claim,
 ) -> Result<Option<Row>> {
-    let more = [text(claim.fingerprint.as_str()), Value::Int(millis(claim.stale_after))];
+    let more = [
+        text(claim.fingerprint.as_str()),
+        Value::Int(millis(claim.stale_after)),
+    ];
     DB::fetch_record(conn, DB::SQL.claim, &held(&claim.id, &claim.token, &more)).await
 }
 
@@ -113,7 +122,9 @@ pub(crate) async fn mark_unknown<DB: Dialect>(
     conn: &mut DB::Connection,
     claim: &Claim,
 ) -> Result<bool> {
-    let more = [Value::Int(StoredResponse::outcome_unknown().status.as_u16().into())];
+    let more = [Value::Int(
+        StoredResponse::outcome_unknown().status.as_u16().into(),
+    )];
     let values = held(&claim.id, &claim.token, &more);
     Ok(DB::execute(conn, DB::SQL.mark_unknown, &values).await? == 1)
 }

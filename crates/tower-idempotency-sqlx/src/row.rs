@@ -38,7 +38,9 @@ impl Row {
             .map_err(StoreError::encoding)?;
         let claimed_at = u64::try_from(self.claimed_at_ms).map_err(StoreError::encoding)?;
         let token = || -> Option<ClaimToken> {
-            Some(ClaimToken::from_bytes(self.claim_token.as_deref()?.try_into().ok()?))
+            Some(ClaimToken::from_bytes(
+                self.claim_token.as_deref()?.try_into().ok()?,
+            ))
         };
         let fingerprint = || self.fingerprint.as_deref().map(Fingerprint::from_stored);
         let state = match self.state.as_str() {

@@ -39,7 +39,10 @@ impl<DB: Dialect> SqlxStore<DB> {
     /// Makes a store over a pool.
     #[must_use]
     pub fn new(pool: Pool<DB>) -> Self {
-        Self { pool, writer: DB::SINGLE_WRITER.then(|| Arc::new(Semaphore::new(1))) }
+        Self {
+            pool,
+            writer: DB::SINGLE_WRITER.then(|| Arc::new(Semaphore::new(1))),
+        }
     }
 
     /// The pool.
@@ -51,7 +54,9 @@ impl<DB: Dialect> SqlxStore<DB> {
     /// Waits in line to write, holding no connection meanwhile: writers that wait in SQLite hold
     /// one each, and would starve the readers of the pool.
     pub(crate) async fn writer(&self) -> Result<Option<OwnedSemaphorePermit>, StoreError> {
-        let Some(writer) = &self.writer else { return Ok(None) };
+        let Some(writer) = &self.writer else {
+            return Ok(None);
+        };
         match timeout(WRITER_PATIENCE, Arc::clone(writer).acquire_owned()).await {
             Ok(permit) => permit.map(Some).map_err(StoreError::other),
             Err(elapsed) => Err(StoreError::unavailable(elapsed)),
@@ -131,7 +136,11 @@ impl<DB: Dialect> SqlxStore<DB> {
         claim: &Claim,
         response: &StoredResponse,
     ) -> Completion {
-        let Open { mut transaction, token, .. } = open;
+        let Open {
+            mut transaction,
+            token,
+            ..
+        } = open;
         let mut nested = false;
         if !DB::COMPLETION_PROVES {
             match DB::prove(&mut transaction, &token).await {
@@ -199,7 +208,11 @@ impl<DB: Dialect> SqlxStore<DB> {
 
     /// Rolls back, after asking whether there still is something of ours to roll back.
     async fn undo(&self, open: Open<DB>) -> Rollback {
-        let Open { mut transaction, token, .. } = open;
+        let Open {
+            mut transaction,
+            token,
+            ..
+        } = open;
         let proof = DB::prove(&mut transaction, &token).await;
         unwind(transaction).await;
         match proof {
@@ -305,19 +318,16 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
             // Somebody else is at it, in a transaction that has not ended.
             return Ok(ClaimOutcome::InProgress);
         }
-        Err(StoreError::unavailable("the record changed too often while it was claimed"))
+        Err(StoreError::unavailable(
+            "the record changed too often while it was claimed",
+        ))
     }
 
     fn lend(&self, lease: Lease) -> Tx<DB> {
         Tx::new(self.clone(), TxSlot::new(lease))
     }
 
-    async fn complete(
-        &self,
-        tx: &Tx<DB>,
-        claim: &Claim,
-        response: &StoredResponse,
-    ) -> Completion {
+    async fn complete(&self, tx: &Tx<DB>, claim: &Claim, response: &StoredResponse) -> Completion {
         match tx.slot.close() {
             Closed::Held => Completion::Leaked,
             Closed::Unused => self.complete_alone(claim, response).await,
@@ -326,7 +336,11 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
     }
 
     async fn commit(&self, tx: &Tx<DB>) -> Completion {
-        let Open { mut transaction, token, .. } = match tx.slot.close() {
+        let Open {
+            mut transaction,
+            token,
+            ..
+        } = match tx.slot.close() {
             Closed::Held => return Completion::Leaked,
             Closed::Unused => return Completion::Committed,
             Closed::Begun(open) => open,
@@ -374,11 +388,13 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
     }
 
     async fn renew(&self, claim: &Claim) -> Result<bool, StoreError> {
-        self.write(async |conn| queries::renew::<DB>(conn, claim).await).await
+        self.write(async |conn| queries::renew::<DB>(conn, claim).await)
+            .await
     }
 
     async fn mark_unknown(&self, claim: &Claim) -> Result<bool, StoreError> {
-        self.write(async |conn| queries::mark_unknown::<DB>(conn, claim).await).await
+        self.write(async |conn| queries::mark_unknown::<DB>(conn, claim).await)
+            .await
     }
 
     async fn tombstone_resource(
@@ -395,15 +411,18 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
     }
 
     async fn release(&self, id: &RecordId, token: &ClaimToken) -> Result<bool, StoreError> {
-        self.write(async |conn| queries::free::<DB>(conn, id, token).await).await
+        self.write(async |conn| queries::free::<DB>(conn, id, token).await)
+            .await
     }
 
     async fn erase_owner(&self, owner: &Owner) -> Result<u64, StoreError> {
-        self.write(async |conn| queries::erase_owner::<DB>(conn, owner).await).await
+        self.write(async |conn| queries::erase_owner::<DB>(conn, owner).await)
+            .await
     }
 
     async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
-        self.write(async |conn| queries::purge::<DB>(conn, limit).await).await
+        self.write(async |conn| queries::purge::<DB>(conn, limit).await)
+            .await
     }
 }
 
@@ -419,12 +438,17 @@ impl<DB: Dialect> IntoStore<SqlxStore<DB>> for Pool<DB> {
 
 impl<DB: Dialect> Clone for SqlxStore<DB> {
     fn clone(&self) -> Self {
-        Self { pool: self.pool.clone(), writer: self.writer.clone() }
+        Self {
+            pool: self.pool.clone(),
+            writer: self.writer.clone(),
+        }
     }
 }
 
 impl<DB: Dialect> fmt::Debug for SqlxStore<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqlxStore").field("database", &DB::NAME).finish_non_exhaustive()
+        f.debug_struct("SqlxStore")
+            .field("database", &DB::NAME)
+            .finish_non_exhaustive()
     }
 }

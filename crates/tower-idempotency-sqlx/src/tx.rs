@@ -67,14 +67,20 @@ impl<DB: Dialect> Tx<DB> {
         let lease = self.slot.lease();
         lease.before_begin(&self.store).await?;
         let started = Instant::now();
-        let token = lease.claim().map_or_else(ClaimToken::random, |claim| claim.token);
+        let token = lease
+            .claim()
+            .map_or_else(ClaimToken::random, |claim| claim.token);
         let writer = self.store.writer().await?;
         let pool = self.store.pool().clone();
         // In a task that nothing cancels: a cancelled BEGIN would give the connection back to the
         // pool inside of an open transaction (sqlx issues 4385 and 4393).
         let begun = tokio::spawn(async move {
             let transaction = pool.begin_with(DB::begin(&token)).await?;
-            Ok(Open { transaction, token, _writer: writer })
+            Ok(Open {
+                transaction,
+                token,
+                _writer: writer,
+            })
         });
         let open = begun
             .await
@@ -102,8 +108,9 @@ impl<DB: Dialect> Tx<DB> {
     /// first.
     pub async fn tombstone_resource(&self, resource: TombstoneResource) -> Result<u64, TxError> {
         let mut conn = self.acquire().await?;
-        let buried =
-            queries::tombstone::<DB>(&mut conn, &resource).await.map_err(store_error::<DB>)?;
+        let buried = queries::tombstone::<DB>(&mut conn, &resource)
+            .await
+            .map_err(store_error::<DB>)?;
         if buried == 0 {
             tracing::warn!(
                 operation = resource.operation.as_str(),
@@ -170,19 +177,26 @@ impl<DB: Dialect> DerefMut for TxConnection<DB> {
 
 impl<DB: Dialect> Clone for Tx<DB> {
     fn clone(&self) -> Self {
-        Self { slot: self.slot.clone(), store: self.store.clone() }
+        Self {
+            slot: self.slot.clone(),
+            store: self.store.clone(),
+        }
     }
 }
 
 impl<DB: Dialect> fmt::Debug for Tx<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tx").field("database", &DB::NAME).finish_non_exhaustive()
+        f.debug_struct("Tx")
+            .field("database", &DB::NAME)
+            .finish_non_exhaustive()
     }
 }
 
 impl<DB: Dialect> fmt::Debug for TxConnection<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TxConnection").field("database", &DB::NAME).finish_non_exhaustive()
+        f.debug_struct("TxConnection")
+            .field("database", &DB::NAME)
+            .finish_non_exhaustive()
     }
 }
 

@@ -26,21 +26,41 @@ const DEMO_USER: HeaderName = HeaderName::from_static("x-demo-user");
 /// The longest that moderation may be simulated.
 const MAX_DELAY_MS: u64 = 60_000;
 
-pub(crate) fn router<D: Posts>(pool: Pool<D>, idempotency: &IdempotencyLayer<SqlxStore<D>>) -> Router {
+pub(crate) fn router<D: Posts>(
+    pool: Pool<D>,
+    idempotency: &IdempotencyLayer<SqlxStore<D>>,
+) -> Router {
     let publishing = idempotency.clone().operation(PUBLISH);
-    let removing = idempotency.clone().operation(REMOVE).methods([Method::DELETE]).optional();
+    let removing = idempotency
+        .clone()
+        .operation(REMOVE)
+        .methods([Method::DELETE])
+        .optional();
     Router::new()
-        .route("/posts", post(publish::<D>).layer(publishing).get(list::<D>))
-        .route("/posts/{id}", delete(remove::<D>).layer(removing).merge(get(read::<D>)))
+        .route(
+            "/posts",
+            post(publish::<D>).layer(publishing).get(list::<D>),
+        )
+        .route(
+            "/posts/{id}",
+            delete(remove::<D>).layer(removing).merge(get(read::<D>)),
+        )
         .layer(from_fn(authenticate))
         .with_state(pool)
 }
 
 /// NOT an authentication: it believes whatever the header says.
 async fn authenticate(mut request: Request, next: Next) -> Response {
-    let user = request.headers().get(DEMO_USER).and_then(|value| value.to_str().ok());
+    let user = request
+        .headers()
+        .get(DEMO_USER)
+        .and_then(|value| value.to_str().ok());
     let Some(owner) = user.and_then(|user| Owner::new(user).ok()) else {
-        return (StatusCode::UNAUTHORIZED, "say who you are in the header X-Demo-User\n").into_response();
+        return (
+            StatusCode::UNAUTHORIZED,
+            "say who you are in the header X-Demo-User\n",
+        )
+            .into_response();
     };
     request.extensions_mut().insert(owner);
     next.run(request).await
@@ -71,7 +91,11 @@ async fn publish<D: Posts>(
     // Slow work first: no connection is held.
     tokio::time::sleep(Duration::from_millis(draft.delay_ms)).await;
 
-    let post = Post { id: Uuid::new_v4().to_string(), title: draft.title, body: draft.body };
+    let post = Post {
+        id: Uuid::new_v4().to_string(),
+        title: draft.title,
+        body: draft.body,
+    };
     let mut conn = tx.acquire().await?;
     D::insert(&mut conn, owner.as_str(), &post).await?;
     // So that deleting the post can bury this record.
@@ -92,7 +116,10 @@ async fn read<D: Posts>(
     owner: Owner,
     Path(id): Path<String>,
 ) -> Result<Json<Post>, AppError> {
-    D::read(&pool, owner.as_str(), &id).await?.map(Json).ok_or(AppError::NotFound)
+    D::read(&pool, owner.as_str(), &id)
+        .await?
+        .map(Json)
+        .ok_or(AppError::NotFound)
 }
 
 async fn remove<D: Posts>(
@@ -106,7 +133,12 @@ async fn remove<D: Posts>(
     }
     drop(conn);
     let resource_ref = ResourceRef::new(id);
-    tx.tombstone_resource(TombstoneResource { owner, operation: PUBLISH, resource_ref }).await?;
+    tx.tombstone_resource(TombstoneResource {
+        owner,
+        operation: PUBLISH,
+        resource_ref,
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

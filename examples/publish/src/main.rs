@@ -50,10 +50,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if url.starts_with("sqlite:") {
         let options: SqliteConnectOptions = url.parse()?;
         // WAL: readers and the one writer do not wait for each other.
-        let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
+        let options = options
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal);
         serve(SqlitePoolOptions::new().connect_with(options).await?).await
     } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-        serve(PgPoolOptions::new().max_connections(20).connect(&url).await?).await
+        serve(
+            PgPoolOptions::new()
+                .max_connections(20)
+                .connect(&url)
+                .await?,
+        )
+        .await
     } else {
         Err("DATABASE_URL must begin with sqlite: or postgres:".into())
     }
@@ -63,19 +71,28 @@ async fn serve<D: Posts>(pool: Pool<D>) -> Result<(), Box<dyn Error>> {
     migrate(&pool).await?;
     D::make_table(&pool).await?;
 
-    let stale_after = env::var("STALE_AFTER").ok().map(|seconds| seconds.parse()).transpose();
+    let stale_after = env::var("STALE_AFTER")
+        .ok()
+        .map(|seconds| seconds.parse())
+        .transpose();
     let stale_after = stale_after.map_err(|_| "STALE_AFTER must be a number of seconds")?;
     let idempotency = IdempotencyLayer::new(pool.clone())
         .stale_after(Duration::from_secs(stale_after.unwrap_or(300)));
 
     let listen = env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".into());
-    let listener = TcpListener::bind(&listen)
-        .await
-        .map_err(|error| format!("cannot listen on {listen}: {error}; set LISTEN to another address"))?;
-    println!("listening on http://{} with {}", listener.local_addr()?, D::NAME);
+    let listener = TcpListener::bind(&listen).await.map_err(|error| {
+        format!("cannot listen on {listen}: {error}; set LISTEN to another address")
+    })?;
+    println!(
+        "listening on http://{} with {}",
+        listener.local_addr()?,
+        D::NAME
+    );
 
     let app = app::router(pool.clone(), &idempotency);
-    axum::serve(listener, app).with_graceful_shutdown(shutdown()).await?;
+    axum::serve(listener, app)
+        .with_graceful_shutdown(shutdown())
+        .await?;
     // Handlers whose clients hung up may still run.
     let left = idempotency.drain(DRAIN).await;
     pool.close().await;

@@ -15,7 +15,11 @@ use tower_idempotency::{Tx, TxConnection};
 /// Where a handler leaves its guard.
 type Hiding<D> = Arc<Mutex<Option<TxConnection<D>>>>;
 
-async fn misbehave<D: TestDb>(tx: Tx<D>, deed: String, hiding: Hiding<D>) -> Result<Response, Response> {
+async fn misbehave<D: TestDb>(
+    tx: Tx<D>,
+    deed: String,
+    hiding: Hiding<D>,
+) -> Result<Response, Response> {
     let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
     D::insert(&mut conn, "x").await.expect("an insert");
     let created = || StatusCode::CREATED.into_response();
@@ -32,7 +36,9 @@ async fn misbehave<D: TestDb>(tx: Tx<D>, deed: String, hiding: Hiding<D>) -> Res
         }
         "rollback" => D::run(&mut conn, "ROLLBACK").await.expect("a roll-back"),
         "rollback-begin" => {
-            D::run(&mut conn, "ROLLBACK; BEGIN").await.expect("another transaction");
+            D::run(&mut conn, "ROLLBACK; BEGIN")
+                .await
+                .expect("another transaction");
             D::insert(&mut conn, "x").await.expect("an insert");
         }
         // Rolls the outer transaction back, in sqlx 0.9; what follows is in autocommit.
@@ -41,12 +47,19 @@ async fn misbehave<D: TestDb>(tx: Tx<D>, deed: String, hiding: Hiding<D>) -> Res
             D::insert(&mut conn, "x").await.expect("an insert");
         }
         "swallow" => {
-            assert!(D::run(&mut conn, "INSERT INTO effect (note) VALUES (NULL)").await.is_err());
+            assert!(
+                D::run(&mut conn, "INSERT INTO effect (note) VALUES (NULL)")
+                    .await
+                    .is_err()
+            );
         }
         "nested" => {
             let mut inner = conn.begin().await.expect("a savepoint");
             D::insert(&mut inner, "x").await.expect("an insert");
-            inner.rollback().await.expect("a roll-back to the savepoint");
+            inner
+                .rollback()
+                .await
+                .expect("a roll-back to the savepoint");
         }
         "nested-dropped" => {
             let mut inner = conn.begin().await.expect("a savepoint");
@@ -69,7 +82,8 @@ async fn misbehave<D: TestDb>(tx: Tx<D>, deed: String, hiding: Hiding<D>) -> Res
 
 async fn server<D: TestDb>(world: &World<D>, hiding: &Hiding<D>) -> Server {
     let hiding = Arc::clone(hiding);
-    let handler = move |Path(deed): Path<String>, tx: Tx<D>| misbehave(tx, deed, Arc::clone(&hiding));
+    let handler =
+        move |Path(deed): Path<String>, tx: Tx<D>| misbehave(tx, deed, Arc::clone(&hiding));
     Server::start(Router::new().route("/{deed}", post(handler).layer(world.layer()))).await
 }
 
@@ -172,7 +186,10 @@ async fn a_swallowed_failure_is_no_success() {
     let server = server(&world, &Hiding::default()).await;
     let client = Client::new(&server);
     let answer = client.post("/swallow", "k", &json!({})).await;
-    assert_eq!((answer.status.as_u16(), answer.problem()), (500, "commit-failed".into()));
+    assert_eq!(
+        (answer.status.as_u16(), answer.problem()),
+        (500, "commit-failed".into())
+    );
     assert_eq!(world.effects("x").await, 0);
     assert_eq!(world.records("k", "claimed").await, 0, "the key is free");
     world.end().await;

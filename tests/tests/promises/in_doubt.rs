@@ -20,8 +20,13 @@ type Fault = fn(&Proxy);
 async fn world_behind(fault: Fault) -> (World<Postgres>, Server, Arc<Proxy>) {
     let world = World::<Postgres>::new().await;
     let proxy = Arc::new(Proxy::start(world.database.address()).await);
-    let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(Duration::from_secs(2));
-    let pool = pool.connect(&world.database.url_via(proxy.address())).await.unwrap();
+    let pool = PgPoolOptions::new()
+        .max_connections(4)
+        .acquire_timeout(Duration::from_secs(2));
+    let pool = pool
+        .connect(&world.database.url_via(proxy.address()))
+        .await
+        .unwrap();
     let seen = Arc::clone(&proxy);
     let handler = move |tx: Tx<Postgres>| {
         let seen = Arc::clone(&seen);
@@ -43,12 +48,22 @@ async fn world_behind(fault: Fault) -> (World<Postgres>, Server, Arc<Proxy>) {
 async fn a_cut_connection_is_resolved_by_proof() {
     let faults: [(&str, Fault); 6] = [
         ("reset at completion", Proxy::reset_all),
-        ("cut in the completion's request", |proxy| proxy.cut_after(Direction::ToServer, 10)),
-        ("cut before the completion's answer", |proxy| proxy.cut_after(Direction::ToClient, 0)),
+        ("cut in the completion's request", |proxy| {
+            proxy.cut_after(Direction::ToServer, 10)
+        }),
+        ("cut before the completion's answer", |proxy| {
+            proxy.cut_after(Direction::ToClient, 0)
+        }),
         // The completion's answer has some hundred bytes, COMMIT's about 20.
-        ("cut in COMMIT's answer", |proxy| proxy.cut_after(Direction::ToClient, 120)),
-        ("cut later", |proxy| proxy.cut_after(Direction::ToClient, 180)),
-        ("held for ever", |proxy| proxy.set(Direction::ToClient, Traffic::Hold)),
+        ("cut in COMMIT's answer", |proxy| {
+            proxy.cut_after(Direction::ToClient, 120)
+        }),
+        ("cut later", |proxy| {
+            proxy.cut_after(Direction::ToClient, 180)
+        }),
+        ("held for ever", |proxy| {
+            proxy.set(Direction::ToClient, Traffic::Hold)
+        }),
     ];
     for (name, fault) in faults {
         let (world, server, proxy) = world_behind(fault).await;
@@ -98,9 +113,16 @@ async fn every_byte_of_the_answer_may_be_lost() {
             told += 1;
         } else {
             assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{bytes}");
-            assert_eq!((committed, world.records("k", "claimed").await), (0, 0), "{bytes}");
+            assert_eq!(
+                (committed, world.records("k", "claimed").await),
+                (0, 0),
+                "{bytes}"
+            );
             untold += 1;
         }
     }
-    assert!(told > 0 && untold > 0, "cuts on both sides of the commit: {told} and {untold}");
+    assert!(
+        told > 0 && untold > 0,
+        "cuts on both sides of the commit: {told} and {untold}"
+    );
 }

@@ -74,8 +74,13 @@ async fn round_trips_are_few() {
     let world = World::<Postgres>::new().await;
     let proxy = Arc::new(Proxy::start(world.database.address()).await);
     // Without sqlx's ping, which is a round trip too.
-    let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
-    let pool = pool.connect(&world.database.url_via(proxy.address())).await.unwrap();
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .test_before_acquire(false);
+    let pool = pool
+        .connect(&world.database.url_via(proxy.address()))
+        .await
+        .unwrap();
 
     let seen = Arc::clone(&proxy);
     let handler = move |tx: Tx<Postgres>| {
@@ -83,7 +88,9 @@ async fn round_trips_are_few() {
         async move {
             let claimed = seen.round_trips();
             let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
-            Postgres::insert(&mut conn, "x").await.map_err(|_| StatusCode::CONFLICT.into_response())?;
+            Postgres::insert(&mut conn, "x")
+                .await
+                .map_err(|_| StatusCode::CONFLICT.into_response())?;
             Ok::<_, axum::response::Response>(claimed.to_string())
         }
     };
@@ -107,9 +114,16 @@ async fn round_trips_are_few() {
 
     let before = quiet().await;
     let answer = client.post("/", "k", &json!({})).await;
-    let claimed: u64 = String::from_utf8(answer.body.to_vec()).unwrap().parse().unwrap();
+    let claimed: u64 = String::from_utf8(answer.body.to_vec())
+        .unwrap()
+        .parse()
+        .unwrap();
     // The claim's connection may have pinged itself by the time the handler looks.
-    assert!((1..=2).contains(&(claimed - before)), "claim: {}", claimed - before);
+    assert!(
+        (1..=2).contains(&(claimed - before)),
+        "claim: {}",
+        claimed - before
+    );
     // Claim, BEGIN, INSERT, completion, COMMIT, and a ping for each time of two that a connection
     // goes back.
     assert_eq!(quiet().await - before, 7, "a new key in all");
@@ -121,7 +135,11 @@ async fn round_trips_are_few() {
     let before = quiet().await;
     let conflict = client.post("/", "k", &json!({"other": true})).await;
     assert_eq!(conflict.status, StatusCode::CONFLICT);
-    assert_eq!(quiet().await - before, 2, "a conflict, and the ping after it");
+    assert_eq!(
+        quiet().await - before,
+        2,
+        "a conflict, and the ping after it"
+    );
     pool.close().await;
     world.end().await;
 }
@@ -133,12 +151,18 @@ async fn uncommitted_work_is_not_waited_for() {
     let server = Server::start(effects_app(&world.layer())).await;
     let client = Client::new(&server);
     let act = json!({"note": "x"});
-    assert_eq!(client.post("/effects", "k", &act).await.status, StatusCode::CREATED);
+    assert_eq!(
+        client.post("/effects", "k", &act).await.status,
+        StatusCode::CREATED
+    );
 
     let mut other = PgConnection::connect(world.database.url()).await.unwrap();
     let mut half_open = other.begin().await.unwrap();
     for (sql, status) in [
-        ("UPDATE tower_idempotency.record SET completed_at = now() WHERE key = 'k'", 201),
+        (
+            "UPDATE tower_idempotency.record SET completed_at = now() WHERE key = 'k'",
+            201,
+        ),
         ("DELETE FROM tower_idempotency.record WHERE key = 'k'", 201),
         (
             "INSERT INTO tower_idempotency.record \
@@ -153,7 +177,11 @@ async fn uncommitted_work_is_not_waited_for() {
         let answer = client.post("/effects", key, &act).await;
         assert_eq!(answer.status.as_u16(), status, "{answer:?}");
         // The lock's time-out, and what a loaded machine adds.
-        assert!(started.elapsed() < Duration::from_millis(600), "took {:?}", started.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_millis(600),
+            "took {:?}",
+            started.elapsed()
+        );
     }
     half_open.rollback().await.unwrap();
     let answer = client.post("/effects", "new", &act).await;

@@ -9,26 +9,42 @@ use axum::response::IntoResponse;
 use axum::routing::post;
 use end_to_end::{Client, Server, TestDb, World, on_every_database};
 use serde_json::json;
-use tokio::sync::{Notify, Semaphore};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Notify;
 use tower_idempotency::Tx;
 
+/// Where a handler's first run stands still.
+#[derive(Default)]
+struct Gate {
+    passed: AtomicBool,
+    reached: Notify,
+    go_on: Notify,
+}
+
 /// A handler whose first run waits to be told to go on.
-fn app<D: TestDb>(world: &World<D>, go_on: &Arc<Notify>, begin_first: bool) -> Router {
-    let (first, go_on) = (Arc::new(Semaphore::new(1)), Arc::clone(go_on));
+fn app<D: TestDb>(world: &World<D>, gate: &Arc<Gate>, begin_first: bool) -> Router {
+    let gate = Arc::clone(gate);
     let handler = move |tx: Tx<D>| {
-        let (first, go_on) = (Arc::clone(&first), Arc::clone(&go_on));
+        let gate = Arc::clone(&gate);
         async move {
-            let slow = first.try_acquire().map(tokio::sync::SemaphorePermit::forget).is_ok();
-            let conn = if begin_first { tx.acquire().await.ok() } else { None };
+            let slow = !gate.passed.swap(true, Ordering::SeqCst);
+            let conn = if begin_first {
+                tx.acquire().await.ok()
+            } else {
+                None
+            };
             if slow {
-                go_on.notified().await;
+                gate.reached.notify_one();
+                gate.go_on.notified().await;
             }
             let mut conn = match conn {
                 Some(conn) => conn,
                 None => tx.acquire().await.map_err(IntoResponse::into_response)?,
             };
             let note = if slow { "slow" } else { "quick" };
-            D::insert(&mut conn, note).await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())?;
+            D::insert(&mut conn, note)
+                .await
+                .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())?;
             Ok::<_, axum::response::Response>((StatusCode::CREATED, note))
         }
     };
@@ -41,14 +57,15 @@ on_every_database! {
     /// writes are rolled back, and it answers with the other's result.
     async fn a_slow_owner_changes_nothing<D>() {
         let world = World::<D>::new().await;
-        let go_on = Arc::new(Notify::new());
-        let server = Server::start(app(&world, &go_on, false)).await;
+        let gate = Arc::new(Gate::default());
+        let server = Server::start(app(&world, &gate, false)).await;
         let client = Client::new(&server);
 
         let slow = tokio::spawn({
             let client = client.clone();
             async move { client.post("/", "k", &json!({})).await }
         });
+        gate.reached.notified().await;
         // Told to wait while the claim lives, then it is taken over.
         let quick = loop {
             let answer = client.post("/", "k", &json!({})).await;
@@ -61,7 +78,7 @@ on_every_database! {
         assert_eq!(quick.body, "quick");
         assert!(!quick.is_replay());
 
-        go_on.notify_one();
+        gate.go_on.notify_one();
         let slow = slow.await.unwrap();
         assert_eq!((slow.status, &slow.body[..]), (StatusCode::CREATED, &b"quick"[..]));
         assert!(slow.is_replay());
@@ -75,19 +92,26 @@ on_every_database! {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_owner_with_an_open_transaction_changes_nothing() {
     let world = World::<sqlx::Postgres>::new().await;
-    let go_on = Arc::new(Notify::new());
-    let server = Server::start(app(&world, &go_on, true)).await;
+    let gate = Arc::new(Gate::default());
+    let server = Server::start(app(&world, &gate, true)).await;
     let client = Client::new(&server);
     let slow = tokio::spawn({
         let client = client.clone();
         async move { client.post("/", "k", &json!({})).await }
     });
+    gate.reached.notified().await;
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     let quick = client.post("/", "k", &json!({})).await;
-    assert_eq!((quick.status, &quick.body[..]), (StatusCode::CREATED, &b"quick"[..]));
-    go_on.notify_one();
+    assert_eq!(
+        (quick.status, &quick.body[..]),
+        (StatusCode::CREATED, &b"quick"[..])
+    );
+    gate.go_on.notify_one();
     let slow = slow.await.unwrap();
     assert!(slow.is_replay());
-    assert_eq!((world.effects("slow").await, world.effects("quick").await), (0, 1));
+    assert_eq!(
+        (world.effects("slow").await, world.effects("quick").await),
+        (0, 1)
+    );
     world.end().await;
 }

@@ -24,13 +24,27 @@ async fn remove<D: TestDb>(
     Path((note, status)): Path<(String, u16)>,
 ) -> Result<(StatusCode, String), TxError> {
     let mut conn = tx.acquire().await?;
-    D::run(&mut conn, "DELETE FROM effect").await.expect("a deletion");
+    D::run(&mut conn, "DELETE FROM effect")
+        .await
+        .expect("a deletion");
     let held = tx.acquire().await;
-    assert!(held.is_err_and(|error| error.is_held()), "one guard at a time");
+    assert!(
+        held.is_err_and(|error| error.is_held()),
+        "one guard at a time"
+    );
     drop(conn);
     let resource_ref = ResourceRef::new(note);
-    let buried = tx.tombstone_resource(TombstoneResource { owner, operation: MAKE, resource_ref }).await?;
-    Ok((StatusCode::from_u16(status).expect("a status"), buried.to_string()))
+    let buried = tx
+        .tombstone_resource(TombstoneResource {
+            owner,
+            operation: MAKE,
+            resource_ref,
+        })
+        .await?;
+    Ok((
+        StatusCode::from_u16(status).expect("a status"),
+        buried.to_string(),
+    ))
 }
 
 on_every_database! {

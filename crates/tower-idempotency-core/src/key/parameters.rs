@@ -115,7 +115,7 @@ fn byte_sequence(rest: &[u8]) -> Option<&[u8]> {
     let padding = after.len() - closed.len();
     let whole = match padding {
         0 => digits % 4 != 1,
-        _ => (digits + padding) % 4 == 0 && padding <= 2,
+        _ => (digits + padding).is_multiple_of(4) && padding <= 2,
     };
     match closed {
         [b':', tail @ ..] if whole => Some(tail),

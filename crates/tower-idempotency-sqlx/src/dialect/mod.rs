@@ -87,9 +87,7 @@ pub enum Proof {
 }
 
 pub(crate) mod sealed {
-    use super::{
-        ClaimToken, Database, Driver, ErrorClass, Future, Migrator, Proof, Sql, SqlStr,
-    };
+    use super::{ClaimToken, Database, Driver, ErrorClass, Future, Migrator, Proof, Sql, SqlStr};
 
     /// The part of [`super::Dialect`] that is nobody else's.
     #[allow(unnameable_types)]

@@ -141,14 +141,14 @@ impl DialectImpl for Postgres {
         AssertSqlSafe(sql).into_sql_str()
     }
 
-    async fn prove(
-        conn: &mut Self::Connection,
-        token: &ClaimToken,
-    ) -> Result<Proof, sqlx::Error> {
-        let sql =
-            "SELECT coalesce(current_setting('tower_idempotency.claim', true), '') = encode($1, 'hex')";
+    async fn prove(conn: &mut Self::Connection, token: &ClaimToken) -> Result<Proof, sqlx::Error> {
+        let sql = "SELECT coalesce(current_setting('tower_idempotency.claim', true), '') = encode($1, 'hex')";
         let ours = Self::fetch_bool(conn, sql, &[Value::Bytes(token.as_bytes())]).await?;
-        Ok(if ours == Some(true) { Proof::Ours } else { Proof::NotOurs })
+        Ok(if ours == Some(true) {
+            Proof::Ours
+        } else {
+            Proof::NotOurs
+        })
     }
 
     fn classify(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
@@ -168,7 +168,9 @@ impl DialectImpl for Postgres {
     /// The server rolls back whatever ends in an ERROR. After FATAL the connection is gone, and the
     /// commit may have happened: while waiting for a synchronous standby, for instance.
     fn certainly_not_committed(error: &dyn sqlx::error::DatabaseError) -> bool {
-        let Some(error) = error.try_downcast_ref::<PgDatabaseError>() else { return false };
+        let Some(error) = error.try_downcast_ref::<PgDatabaseError>() else {
+            return false;
+        };
         matches!(error.severity(), PgSeverity::Error)
             && error.code() != "40003"
             && !["08", "57", "58", "XX"].contains(&error.code().get(..2).unwrap_or_default())

@@ -142,7 +142,10 @@ impl DialectImpl for Sqlite {
     async fn prove(conn: &mut Self::Connection, _: &ClaimToken) -> Result<Proof, sqlx::Error> {
         // There where a nested transaction was rolled back, or forgotten: `commit()` would then
         // release it, and commit nothing.
-        let nested = conn.execute("RELEASE SAVEPOINT _sqlx_savepoint_1").await.is_ok();
+        let nested = conn
+            .execute("RELEASE SAVEPOINT _sqlx_savepoint_1")
+            .await
+            .is_ok();
         match conn.execute("RELEASE SAVEPOINT tower_idempotency").await {
             Ok(_) if nested => Ok(Proof::Nested),
             Ok(_) => Ok(Proof::Ours),
