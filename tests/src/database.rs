@@ -38,6 +38,9 @@ pub trait TestDb: Dialect {
         note: &str,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
+    /// Moves all times of all records back.
+    fn age(pool: &Pool<Self>, ms: i64) -> impl Future<Output = ()> + Send;
+
     /// Reads one number.
     fn count(pool: &Pool<Self>, sql: &'static str, note: &str) -> impl Future<Output = i64> + Send;
 }
@@ -45,7 +48,15 @@ pub trait TestDb: Dialect {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 macro_rules! statements {
-    () => {
+    ($age:literal) => {
+        async fn age(pool: &Pool<Self>, ms: i64) {
+            sqlx::query($age)
+                .bind(ms)
+                .execute(pool)
+                .await
+                .expect("the records age");
+        }
+
         async fn run(conn: &mut Self::Connection, sql: &'static str) -> sqlx::Result<()> {
             sqlx::raw_sql(sql).execute(conn).await.map(drop)
         }
@@ -95,7 +106,10 @@ impl TestDb for Sqlite {
         writer.rollback().await.expect("a roll-back");
     }
 
-    statements!();
+    statements!(
+        "UPDATE tower_idempotency_record SET claimed_at = claimed_at - $1, \
+         stale_at = stale_at - $1, completed_at = completed_at - $1, expires_at = expires_at - $1"
+    );
 }
 
 impl TestDb for Postgres {
@@ -118,7 +132,12 @@ impl TestDb for Postgres {
         database.assert_none_idle_in_transaction().await;
     }
 
-    statements!();
+    statements!(
+        "UPDATE tower_idempotency.record SET claimed_at = claimed_at - $1 * interval '1 ms', \
+         stale_at = stale_at - $1 * interval '1 ms', \
+         completed_at = completed_at - $1 * interval '1 ms', \
+         expires_at = expires_at - $1 * interval '1 ms'"
+    );
 }
 
 /// A fresh database with the table of records, a table of effects, and a pool.
@@ -162,6 +181,19 @@ impl<D: TestDb> World<D> {
     /// A layer over the pool.
     pub fn layer(&self) -> IdempotencyLayer<SqlxStore<D>> {
         IdempotencyLayer::new(self.pool.clone())
+    }
+
+    /// Lets time pass for all records.
+    ///
+    /// # Panics
+    ///
+    /// It is more than fits.
+    pub async fn age(&self, by: Duration) {
+        D::age(
+            &self.watch,
+            i64::try_from(by.as_millis()).expect("milliseconds"),
+        )
+        .await;
     }
 
     /// How many effects of that note are committed.

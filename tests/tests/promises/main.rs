@@ -1,10 +1,14 @@
 //! The promises, one file each.
 
 mod answers;
+mod disconnects;
 mod failures;
 mod hostile;
 mod in_doubt;
+mod limits;
+mod logs;
 mod one_effect;
 mod pools;
 mod take_over;
 mod tombstones;
+mod unclaimed;
