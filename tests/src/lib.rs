@@ -3,10 +3,12 @@
 
 mod client;
 mod database;
+mod raw;
 mod server;
 
 pub use client::{Answer, Client};
 pub use database::{TestDb, World};
+pub use raw::Raw;
 pub use server::{Act, Server, act, authenticate, effects_app};
 
 /// Runs each test on every database, as `name::sqlite` and `name::postgres`.

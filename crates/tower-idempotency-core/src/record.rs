@@ -111,7 +111,8 @@ pub enum Decision {
     Answer(ClaimOutcome),
     /// A stale claim or an expired result: a new claim may replace it, fenced by this token.
     Replace {
-        /// The token that the replacement must still find.
+        /// The token that the replacement must still find. No fence by itself: a completed record
+        /// keeps it, so the replacement must find the state and the time that were decided on too.
         seen: ClaimToken,
         /// Whether it is the claim of somebody who went stale.
         stale: bool,

@@ -24,7 +24,9 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Claims the record, in one short transaction of its own, committed when it returns.
     ///
-    /// Never waits longer than a fraction of a second for somebody else's uncommitted work.
+    /// Where the record can be read, never waits longer than a fraction of a second for somebody
+    /// else's uncommitted work. Where one transaction at a time writes, a new key waits for its
+    /// turn to be written, a few seconds at the most, and is then unavailable.
     fn claim(&self, claim: &Claim)
     -> impl Future<Output = Result<ClaimOutcome, StoreError>> + Send;
 
@@ -65,7 +67,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn renew(&self, claim: &Claim) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Marks the record as completed without result, its outcome unknown, if it is still this
-    /// claim's and claimed. Says whether it was.
+    /// claim's and claimed. Says whether it was. Such a record never expires, whatever the ttl.
     fn mark_unknown(&self, claim: &Claim) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Buries every completed record of the owner and operation with that reference, within the

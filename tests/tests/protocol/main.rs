@@ -1,0 +1,17 @@
+//! The protocol at its edges: one file for each subject.
+
+mod aliases;
+mod body_sizes;
+mod codecs;
+mod encodings;
+mod fingerprints;
+mod grpc;
+mod hooks;
+mod keys;
+mod problems;
+mod request_bodies;
+mod responses;
+mod rights;
+mod support;
+mod unkept;
+mod waiting;
