@@ -12,3 +12,4 @@ mod pools;
 mod take_over;
 mod tombstones;
 mod unclaimed;
+mod upkeep;

@@ -1,5 +1,7 @@
 //! SQLite 3.37 and later, as it is bundled with sqlx.
 
+use std::time::Duration;
+
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Database, Executor as _, SqlSafeStr, SqlStr, Sqlite};
@@ -181,6 +183,16 @@ impl DialectImpl for Sqlite {
     where
         Self: Database,
     {
+        // sqlx takes no lock on SQLite: of processes that start at once, one makes the table, and
+        // the others fail and then find it made.
+        for pause in [10, 50, 250] {
+            match Self::migrator().run(pool).await {
+                Err(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => {
+                    tokio::time::sleep(Duration::from_millis(pause)).await;
+                }
+                ended => return ended,
+            }
+        }
         Self::migrator().run(pool).await
     }
 }
