@@ -16,7 +16,8 @@ use crate::{Claim, ClaimOutcome, ClaimToken, Owner, RecordId};
 /// # Cancellation
 ///
 /// Any future may be dropped at any await, after which the layer treats the step as one whose
-/// outcome is unknown. A dropped [`complete`](Store::complete) must leave its transaction either
+/// outcome is unknown; it then frees the claim, so a store whose step goes on unattended must do
+/// the freeing after it. A dropped [`complete`](Store::complete) must leave its transaction either
 /// committed or sure to be rolled back, never open.
 pub trait Store: Clone + Send + Sync + 'static {
     /// The transaction that goes into the request's extensions. Lending it opens nothing.
@@ -110,7 +111,8 @@ pub enum Completion {
     Committed,
     /// Neither is, for certain.
     RolledBack(StoreError),
-    /// The record is not this claim's any more; the handler's writes are rolled back.
+    /// The record is not this claim's any more; the handler's writes are rolled back, as far as
+    /// the handler did not commit them itself.
     Lost,
     /// The record is still this claim's, but the transaction was ended by somebody else: some
     /// effect may be there.

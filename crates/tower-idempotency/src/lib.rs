@@ -128,8 +128,9 @@ let app: Router = Router::new()
 //! * **An effect outside of the database**: a mail, a call of another service. Write the intent
 //!   within the `Tx` (an outbox) and let a worker do it, with the key passed on.
 //! * **A handler that ends the transaction itself** (`COMMIT`, or DDL where that commits). The layer
-//!   notices, answers 500, and never runs the key again; if the process dies before it can say so,
-//!   the key may run twice. This is the one exception to the promise.
+//!   notices, answers 500, and never runs the key again; but where the process dies before it can say
+//!   so, or the claim has been taken over by then, the key may run twice. This is the one exception
+//!   to the promise.
 //! * **A fail-over that loses acknowledged commits**, as to an asynchronous standby. Effect and
 //!   record are lost together, so that a retry is right.
 //! * **The extensions of a response** are not replayed, nor are headers outside of the list in
