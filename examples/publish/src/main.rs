@@ -21,14 +21,19 @@
 //! | `DATABASE_URL` | `sqlite://publish.db` | `sqlite://path` or `postgres://...` |
 //! | `LISTEN` | `127.0.0.1:3000` | where to listen |
 //! | `STALE_AFTER` | `300` | seconds until the claim of a killed process is taken over |
+//!
+//! `cargo run -p publish -- storm` sends a thousand posts by impatient clients while it kills the
+//! service again and again, and counts what came of them.
 
 mod app;
 mod posts;
+mod storm;
 
 use std::env;
 use std::error::Error;
 use std::time::Duration;
 
+use clap::{Parser, Subcommand};
 use sqlx::Pool;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
@@ -41,8 +46,24 @@ use crate::posts::Posts;
 /// How long a shutdown waits for handlers whose clients have gone.
 const DRAIN: Duration = Duration::from_secs(30);
 
+/// A publishing service whose posts are made once, whatever the network does.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Sends posts by impatient clients while the service is killed again and again.
+    Storm(storm::Options),
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    if let Some(Command::Storm(options)) = Arguments::parse().command {
+        return storm::run(&options).await;
+    }
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
     tracing_subscriber::fmt()
