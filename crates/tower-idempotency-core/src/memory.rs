@@ -1,21 +1,23 @@
 //! A store in memory, for tests and docs: whatever it promises ends with the process.
 
+mod row;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use axum_core::extract::FromRequestParts;
 use http::request::Parts;
 
+use self::row::{Row, State};
 use crate::claim::{Claim, ClaimOutcome, ClaimToken, RecordId};
 use crate::error::{StoreError, TxError};
-use crate::fingerprint::Fingerprint;
 use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::problem::{Problem, ProblemKind};
-use crate::record::{Decision, Record, RecordState, StoredResponse};
+use crate::record::{Decision, Record, StoredResponse};
 use crate::resource::{ResourceRef, TombstoneResource};
 use crate::slot::{Closed, TxGuard, TxSlot};
 use crate::store::{Completion, Resolution, Rollback, Store};
@@ -67,99 +69,6 @@ impl MemoryClock {
             .started
             .map_or(Duration::ZERO, |started| started.elapsed());
         ran + Duration::from_millis(self.offset_ms.load(Ordering::SeqCst))
-    }
-}
-
-#[derive(Clone)]
-struct Row {
-    state: State,
-    claimed_at: Duration,
-    stale_at: Duration,
-    resource_ref: Option<ResourceRef>,
-}
-
-#[derive(Clone)]
-enum State {
-    Claimed {
-        token: ClaimToken,
-        fingerprint: Fingerprint,
-    },
-    Completed {
-        token: ClaimToken,
-        fingerprint: Fingerprint,
-        response: StoredResponse,
-        expires_at: Option<Duration>,
-    },
-    Tombstone,
-}
-
-impl Row {
-    fn claimed(claim: &Claim, now: Duration) -> Self {
-        let state = State::Claimed {
-            token: claim.token,
-            fingerprint: claim.fingerprint.clone(),
-        };
-        Self {
-            state,
-            claimed_at: now,
-            stale_at: now + claim.stale_after,
-            resource_ref: None,
-        }
-    }
-
-    /// Whether the row is still that claim's, and claimed.
-    fn held_by(&self, wanted: &ClaimToken) -> bool {
-        matches!(&self.state, State::Claimed { token, .. } if token == wanted)
-    }
-
-    fn complete(&mut self, response: StoredResponse, expires_at: Option<Duration>) {
-        if let State::Claimed { token, fingerprint } = &self.state {
-            self.resource_ref.clone_from(&response.resource_ref);
-            self.state = State::Completed {
-                token: *token,
-                fingerprint: fingerprint.clone(),
-                response,
-                expires_at,
-            };
-        }
-    }
-
-    /// Whether the row is a completed record of what that resource was made by.
-    fn is_of(&self, id: &RecordId, resource: &TombstoneResource) -> bool {
-        id.owner == resource.owner
-            && id.operation == resource.operation
-            && matches!(self.state, State::Completed { .. })
-            && self.resource_ref.as_ref() == Some(&resource.resource_ref)
-    }
-
-    fn read(&self, now: Duration) -> Record {
-        let state = match self.state.clone() {
-            State::Claimed { token, fingerprint } => RecordState::Claimed {
-                token,
-                fingerprint,
-                stale: self.stale_at <= now,
-            },
-            State::Completed {
-                token,
-                fingerprint,
-                response,
-                expires_at,
-            } => {
-                let expired = expires_at.is_some_and(|at| at <= now);
-                RecordState::Completed {
-                    token,
-                    fingerprint,
-                    response,
-                    expired,
-                }
-            }
-            State::Tombstone => RecordState::Tombstone,
-        };
-        Record {
-            state,
-            claimed_at: SystemTime::UNIX_EPOCH + self.claimed_at,
-            resource_ref: self.resource_ref.clone(),
-        }
     }
 }
 

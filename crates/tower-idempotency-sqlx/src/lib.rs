@@ -11,7 +11,9 @@
 
 #[macro_use]
 mod driver;
+mod complete;
 mod dialect;
+mod error;
 mod migrate;
 mod queries;
 mod row;

@@ -1,24 +1,25 @@
 //! The store over a connection pool.
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::Pool;
 use sqlx::pool::PoolConnection;
-use sqlx::{Pool, Transaction};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tower_idempotency_core::{
     Claim, ClaimOutcome, ClaimToken, Closed, Completion, Decision, IntoStore, Lease, Owner, Record,
-    RecordId, RecordState, Resolution, Rollback, Store, StoreError, StoredResponse,
-    TombstoneResource, TxError, TxSlot,
+    RecordId, Resolution, Rollback, Store, StoreError, StoredResponse, TombstoneResource, TxError,
+    TxSlot,
 };
 
-use crate::dialect::{Dialect, ErrorClass, Proof};
+use crate::complete::still_claimed_by;
+use crate::dialect::{Dialect, ErrorClass};
+use crate::error::{classify, is_io, store_error};
 use crate::queries;
 use crate::row::Row;
-use crate::tx::{Open, Tx, commit_by_hand, unwind};
+use crate::tx::Tx;
 
 /// Keeps records in a database, next to the data that they protect.
 ///
@@ -74,50 +75,6 @@ impl<DB: Dialect> SqlxStore<DB> {
     }
 }
 
-/// What a client, a log and the layer are to make of an error of sqlx's.
-pub(crate) fn store_error<DB: Dialect>(error: sqlx::Error) -> StoreError {
-    match classify::<DB>(&error) {
-        ErrorClass::Unavailable | ErrorClass::Locked => StoreError::unavailable(error),
-        ErrorClass::Conflict => StoreError::conflict(error),
-        ErrorClass::NoTable => StoreError::other(NoTable(error)),
-        ErrorClass::Other => match error {
-            sqlx::Error::Encode(_) | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => {
-                StoreError::encoding(error)
-            }
-            error => StoreError::other(error),
-        },
-    }
-}
-
-fn classify<DB: Dialect>(error: &sqlx::Error) -> ErrorClass {
-    match error {
-        sqlx::Error::Database(error) => DB::classify(error.as_ref()),
-        sqlx::Error::Io(_)
-        | sqlx::Error::Tls(_)
-        | sqlx::Error::Protocol(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed => ErrorClass::Unavailable,
-        _ => ErrorClass::Other,
-    }
-}
-
-/// The table of records is not there.
-#[derive(Debug)]
-struct NoTable(sqlx::Error);
-
-impl fmt::Display for NoTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the table of records is missing: call `tower_idempotency::migrate(&pool).await?` at start")
-    }
-}
-
-impl StdError for NoTable {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        Some(&self.0)
-    }
-}
-
 impl<DB: Dialect> SqlxStore<DB> {
     async fn find(&self, id: &RecordId) -> Result<Option<Row>, sqlx::Error> {
         let mut conn = self.pool.acquire().await?;
@@ -127,116 +84,6 @@ impl<DB: Dialect> SqlxStore<DB> {
     async fn insert(&self, claim: &Claim) -> Result<Option<Row>, sqlx::Error> {
         let mut conn: PoolConnection<DB> = self.pool.acquire().await?;
         queries::claim::<DB>(&mut conn, claim).await
-    }
-
-    /// Completes within the handler's transaction, proves that it is ours, and commits it.
-    async fn complete_within(
-        &self,
-        open: Open<DB>,
-        claim: &Claim,
-        response: &StoredResponse,
-    ) -> Completion {
-        let Open {
-            mut transaction,
-            token,
-            ..
-        } = open;
-        let mut nested = false;
-        if !DB::COMPLETION_PROVES {
-            match DB::prove(&mut transaction, &token).await {
-                Ok(Proof::Ours) => {}
-                Ok(Proof::Nested) => nested = true,
-                Ok(Proof::NotOurs) => return self.unmatched(transaction, claim).await,
-                Err(error) => return self.failed(transaction, claim, error).await,
-            }
-        }
-        match queries::complete::<DB>(&mut transaction, claim, response).await {
-            Ok(None) => self.unmatched(transaction, claim).await,
-            Ok(Some(true)) if !nested => committed::<DB>(transaction.commit().await),
-            Ok(Some(_)) => committed::<DB>(commit_by_hand(transaction).await),
-            Err(error) => self.failed(transaction, claim, error).await,
-        }
-    }
-
-    /// Completion matched nothing: the claim is lost, or else the transaction is.
-    async fn unmatched(&self, transaction: Transaction<'static, DB>, claim: &Claim) -> Completion {
-        unwind(transaction).await;
-        match self.lookup(&claim.id).await {
-            Ok(record) if !still_claimed_by(record.as_ref(), claim) => Completion::Lost,
-            Ok(_) => Completion::NotOurs,
-            // Some effect may be there: the key must not become free for want of an answer.
-            Err(error) => {
-                tracing::warn!(%error, "whose record it is could not be read");
-                Completion::NotOurs
-            }
-        }
-    }
-
-    /// Completion failed, so nothing was committed. In a snapshot, a lost claim is a conflict.
-    async fn failed(
-        &self,
-        transaction: Transaction<'static, DB>,
-        claim: &Claim,
-        error: sqlx::Error,
-    ) -> Completion {
-        unwind(transaction).await;
-        let error = store_error::<DB>(error);
-        if error.is_conflict() {
-            match self.lookup(&claim.id).await {
-                Ok(record) if !still_claimed_by(record.as_ref(), claim) => return Completion::Lost,
-                Ok(_) | Err(_) => {}
-            }
-        }
-        Completion::RolledBack(error)
-    }
-
-    /// Completes without a transaction of the handler's.
-    async fn complete_alone(&self, claim: &Claim, response: &StoredResponse) -> Completion {
-        let writer = self.writer().await;
-        let conn = self.pool.acquire().await;
-        let (_writer, mut conn) = match (writer, conn) {
-            (Ok(writer), Ok(conn)) => (writer, conn),
-            (Err(error), _) => return Completion::RolledBack(error),
-            (_, Err(error)) => return Completion::RolledBack(store_error::<DB>(error)),
-        };
-        match queries::complete_alone::<DB>(&mut conn, claim, response).await {
-            Ok(true) => Completion::Committed,
-            Ok(false) => Completion::Lost,
-            Err(error) => committed::<DB>(Err(error)),
-        }
-    }
-
-    /// Rolls back, after asking whether there still is something of ours to roll back.
-    async fn undo(&self, open: Open<DB>) -> Rollback {
-        let Open {
-            mut transaction,
-            token,
-            ..
-        } = open;
-        let proof = DB::prove(&mut transaction, &token).await;
-        unwind(transaction).await;
-        match proof {
-            Ok(Proof::NotOurs) => Rollback::NotOurs,
-            // An aborted transaction answers nothing, and commits nothing.
-            Ok(Proof::Ours | Proof::Nested) | Err(_) => Rollback::RolledBack,
-        }
-    }
-}
-
-fn still_claimed_by(record: Option<&Record>, claim: &Claim) -> bool {
-    record.is_some_and(|record| {
-        matches!(&record.state, RecordState::Claimed { token, .. } if *token == claim.token)
-    })
-}
-
-/// What a COMMIT that ended so has done.
-fn committed<DB: Dialect>(ended: Result<(), sqlx::Error>) -> Completion {
-    match ended {
-        Ok(()) => Completion::Committed,
-        Err(sqlx::Error::Database(error)) if DB::certainly_not_committed(error.as_ref()) => {
-            Completion::RolledBack(store_error::<DB>(sqlx::Error::Database(error)))
-        }
-        Err(error) => Completion::Unknown(store_error::<DB>(error)),
     }
 }
 
@@ -336,27 +183,10 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
     }
 
     async fn commit(&self, tx: &Tx<DB>) -> Completion {
-        let Open {
-            mut transaction,
-            token,
-            ..
-        } = match tx.slot.close() {
-            Closed::Held => return Completion::Leaked,
-            Closed::Unused => return Completion::Committed,
-            Closed::Begun(open) => open,
-        };
-        // An aborted transaction would "commit", and write nothing.
-        match DB::prove(&mut transaction, &token).await {
-            Ok(Proof::Ours) => committed::<DB>(transaction.commit().await),
-            Ok(Proof::Nested) => committed::<DB>(commit_by_hand(transaction).await),
-            Ok(Proof::NotOurs) => {
-                unwind(transaction).await;
-                Completion::NotOurs
-            }
-            Err(error) => {
-                unwind(transaction).await;
-                Completion::RolledBack(store_error::<DB>(error))
-            }
+        match tx.slot.close() {
+            Closed::Held => Completion::Leaked,
+            Closed::Unused => Completion::Committed,
+            Closed::Begun(open) => self.commit_unclaimed(open).await,
         }
     }
 
@@ -424,10 +254,6 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
         self.write(async |conn| queries::purge::<DB>(conn, limit).await)
             .await
     }
-}
-
-fn is_io(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Io(_) | sqlx::Error::Protocol(_))
 }
 
 impl<DB: Dialect> IntoStore<SqlxStore<DB>> for Pool<DB> {

@@ -13,8 +13,9 @@ use tower_idempotency_core::{
 };
 
 use crate::dialect::Dialect;
+use crate::error::store_error;
 use crate::queries;
-use crate::store::{SqlxStore, store_error};
+use crate::store::SqlxStore;
 
 /// The transaction of a request, an extractor.
 ///
