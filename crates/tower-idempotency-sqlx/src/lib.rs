@@ -11,6 +11,7 @@
 
 #[macro_use]
 mod driver;
+mod check;
 mod complete;
 mod dialect;
 mod error;
@@ -21,6 +22,9 @@ mod store;
 mod sweep;
 mod tx;
 
+#[cfg(feature = "postgres")]
+pub use check::postgres::harden;
+pub use check::{Finding, Severity};
 pub use dialect::Dialect;
 pub use migrate::migrate;
 pub use store::SqlxStore;

@@ -14,6 +14,7 @@ use tower_idempotency_core::{
     TxSlot,
 };
 
+use crate::check::Finding;
 use crate::complete::still_claimed_by;
 use crate::dialect::{Dialect, ErrorClass};
 use crate::error::{classify, is_io, store_error};
@@ -50,6 +51,16 @@ impl<DB: Dialect> SqlxStore<DB> {
     #[must_use]
     pub fn pool(&self) -> &Pool<DB> {
         &self.pool
+    }
+
+    /// Looks at the database before it is relied on: the table, its key, the engine's version and
+    /// settings, a pooler in between. To be logged at start; none is good.
+    ///
+    /// # Errors
+    ///
+    /// When the database cannot be asked.
+    pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        DB::findings(&self.pool).await.map_err(store_error::<DB>)
     }
 
     /// Waits in line to write, holding no connection meanwhile: writers that wait in SQLite hold

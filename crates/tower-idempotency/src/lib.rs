@@ -201,5 +201,9 @@ let app: Router = Router::new()
 //! sqlx's runtime and TLS are chosen by the application.
 
 pub use tower_idempotency_core::*;
+#[cfg(feature = "postgres")]
+pub use tower_idempotency_sqlx::harden;
 #[cfg(feature = "sqlx")]
-pub use tower_idempotency_sqlx::{Dialect, SqlxStore, Tx, TxConnection, migrate, sweep};
+pub use tower_idempotency_sqlx::{
+    Dialect, Finding, Severity, SqlxStore, Tx, TxConnection, migrate, sweep,
+};

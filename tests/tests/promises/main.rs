@@ -9,6 +9,7 @@ mod limits;
 mod logs;
 mod one_effect;
 mod pools;
+mod start_up;
 mod take_over;
 mod tombstones;
 mod unclaimed;

@@ -6,6 +6,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{Database, SqlSafeStr, SqlStr};
 use tower_idempotency_core::ClaimToken;
 
+use crate::check::Finding;
 use crate::driver::Driver;
 
 #[cfg(feature = "postgres")]
@@ -87,7 +88,9 @@ pub enum Proof {
 }
 
 pub(crate) mod sealed {
-    use super::{ClaimToken, Database, Driver, ErrorClass, Future, Migrator, Proof, Sql, SqlStr};
+    use super::{
+        ClaimToken, Database, Driver, ErrorClass, Finding, Future, Migrator, Proof, Sql, SqlStr,
+    };
 
     /// The part of [`super::Dialect`] that is nobody else's.
     #[allow(unnameable_types)]
@@ -121,6 +124,11 @@ pub(crate) mod sealed {
 
         /// Whether a COMMIT that ended with this error of the database certainly did not happen.
         fn certainly_not_committed(error: &dyn sqlx::error::DatabaseError) -> bool;
+
+        /// What is to be known of the database at start.
+        fn findings(
+            pool: &sqlx::Pool<Self>,
+        ) -> impl Future<Output = Result<Vec<Finding>, sqlx::Error>> + Send;
 
         /// The migrations, with a table of their own.
         fn migrator() -> Migrator;

@@ -9,6 +9,7 @@ use tower_idempotency_core::ClaimToken;
 
 use super::sealed::DialectImpl;
 use super::{ErrorClass, Proof, Sql};
+use crate::check::Finding;
 use crate::driver::{Driver, Value};
 
 impl_driver!(Postgres, PgArguments, PgRow);
@@ -174,6 +175,10 @@ impl DialectImpl for Postgres {
         matches!(error.severity(), PgSeverity::Error)
             && error.code() != "40003"
             && !["08", "57", "58", "XX"].contains(&error.code().get(..2).unwrap_or_default())
+    }
+
+    async fn findings(pool: &sqlx::Pool<Self>) -> Result<Vec<Finding>, sqlx::Error> {
+        crate::check::postgres::findings(pool).await
     }
 
     fn migrator() -> Migrator {

@@ -10,6 +10,8 @@ use tower_idempotency_core::ClaimToken;
 use super::sealed::DialectImpl;
 use super::{ErrorClass, Proof, Sql};
 
+use crate::check::Finding;
+
 impl_driver!(Sqlite, SqliteArguments, SqliteRow);
 
 /// Milliseconds since 1970. The same within one statement, and not NULL on old versions, as
@@ -170,6 +172,10 @@ impl DialectImpl for Sqlite {
     /// Busy, or a deferred constraint. After an I/O error the commit may be in the log.
     fn certainly_not_committed(error: &dyn sqlx::error::DatabaseError) -> bool {
         matches!(primary_code(error), Some(5 | 6 | 19))
+    }
+
+    async fn findings(pool: &sqlx::Pool<Self>) -> Result<Vec<Finding>, sqlx::Error> {
+        crate::check::sqlite::findings(pool).await
     }
 
     fn migrator() -> Migrator {

@@ -1,0 +1,97 @@
+//! PostgreSQL.
+
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{PgPool, Row as _};
+
+use super::{Finding, table};
+
+const TABLE: &str = "SELECT a.attname::text, coalesce(array_position(c.conkey, a.attnum), 0)::bigint \
+     FROM pg_attribute AS a \
+     LEFT JOIN pg_constraint AS c ON c.conrelid = a.attrelid AND c.contype = 'p' AND c.conname = 'record_pkey' \
+     WHERE a.attrelid = to_regclass('tower_idempotency.record') AND a.attnum > 0 AND NOT a.attisdropped \
+     ORDER BY 2";
+
+const SERVER: &str = "SELECT current_setting('server_version_num')::bigint, pg_is_in_recovery(), \
+     current_setting('default_transaction_isolation'), current_setting('synchronous_commit'), \
+     current_setting('fsync'), inet_server_port()::bigint, \
+     current_setting('default_transaction_read_only')";
+
+pub(crate) async fn findings(pool: &PgPool) -> Result<Vec<Finding>, sqlx::Error> {
+    let mut findings = Vec::new();
+    let rows = sqlx::query(TABLE).fetch_all(pool).await?;
+    let (mut columns, mut key): (Vec<String>, Vec<String>) = Default::default();
+    for row in rows {
+        let (name, position): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
+        if position > 0 {
+            key.push(name.clone());
+        }
+        columns.push(name);
+    }
+    findings.extend(table(&columns, &key));
+
+    let server = sqlx::query(SERVER).fetch_one(pool).await?;
+    let version: i64 = server.try_get(0)?;
+    if version < 130_000 {
+        findings.push(Finding::error(
+            format!("the server's version is {}", version / 10_000),
+            "use PostgreSQL 13 or later",
+        ));
+    }
+    let (standby, read_only): (bool, String) = (server.try_get(1)?, server.try_get(6)?);
+    if standby || read_only == "on" {
+        findings.push(Finding::error(
+            "the server is read-only",
+            "connect to the primary: `target_session_attrs` and the like are up to the application",
+        ));
+    }
+    let isolation: String = server.try_get(2)?;
+    if isolation != "read committed" {
+        findings.push(Finding::warning(
+            format!("the default isolation is {isolation}"),
+            "expect more conflicts, which are answered 503 and right when they are retried",
+        ));
+    }
+    let (commit, fsync): (String, String) = (server.try_get(3)?, server.try_get(4)?);
+    if commit == "off" || fsync == "off" {
+        findings.push(Finding::warning(
+            format!("synchronous_commit is {commit}, fsync is {fsync}"),
+            "a crash of the server may lose what was acknowledged, effect and record together",
+        ));
+    }
+    let port: Option<i64> = server.try_get(5)?;
+    let asked = i64::from(pool.connect_options().get_port());
+    if port.is_some_and(|port| port != asked) {
+        findings.push(Finding::warning(
+            "the connection goes through a proxy or pooler",
+            "with PgBouncer in transaction mode, use 1.21 or later with max_prepared_statements, \
+             and ignore_startup_parameters=extra_float_digits",
+        ));
+    }
+    Ok(findings)
+}
+
+/// Keeps connections out of a pool that were given back inside of a transaction.
+///
+/// In sqlx 0.9.0 a `begin()` that is cancelled, for instance by a time-out around it, gives its
+/// connection back like that (sqlx issues 4385 and 4393), and whatever runs on it next looks done
+/// and is not: also a claim. The layer's own transactions are begun so that nothing cancels them;
+/// this is for those of the application on the same pool. Costs a round trip for each time that a
+/// connection goes back. Sets `after_release`, of which a pool has one.
+///
+/// ```no_run
+/// # use sqlx::postgres::PgPoolOptions;
+/// # async fn connect(url: &str) -> sqlx::Result<sqlx::PgPool> {
+/// tower_idempotency_sqlx::harden(PgPoolOptions::new().max_connections(20)).connect(url).await
+/// # }
+/// ```
+#[must_use]
+pub fn harden(options: PgPoolOptions) -> PgPoolOptions {
+    options.after_release(|conn, _| {
+        Box::pin(async move {
+            // One simple query: outside of a transaction, both are the time of its arrival.
+            let probe = sqlx::raw_sql("SELECT now() = statement_timestamp()");
+            let row = sqlx::Executor::fetch_one(conn, probe).await?;
+            row.try_get(0)
+        })
+    })
+}

@@ -1,0 +1,159 @@
+//! Looking at a database before it is relied on.
+
+use std::time::Duration;
+
+use end_to_end::{TestDb, World, on_every_database};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::sqlite::SqlitePoolOptions;
+use sqlx::{PgPool, Postgres, Sqlite};
+use test_support::{Direction, Proxy, Traffic};
+use tower_idempotency::{Finding, Severity, SqlxStore, harden, migrate};
+
+async fn findings<D: TestDb>(pool: &sqlx::Pool<D>) -> Vec<Finding> {
+    SqlxStore::new(pool.clone())
+        .check()
+        .await
+        .expect("the database can be asked")
+}
+
+/// Whether there is exactly one finding that mentions all of that.
+fn one(findings: &[Finding], severity: Severity, words: &[&str]) -> bool {
+    let said = |finding: &&Finding| {
+        let text = finding.to_string();
+        finding.severity == severity && words.iter().all(|word| text.contains(word))
+    };
+    findings.iter().filter(said).count() == 1
+}
+
+on_every_database! {
+    /// R57: the check finds nothing to say of a good database but that tests do not wait for disks,
+    /// and says what to do where the table is missing or not as it should be.
+    async fn the_check_sees_the_table<D>() {
+        let world = World::<D>::new().await;
+        let good = findings(&world.pool).await;
+        assert!(good.iter().all(|finding| finding.what.contains("fsync")), "{good:?}");
+
+        let mut conn = world.pool.acquire().await.unwrap();
+        let (table, key) = if D::NAME == "SQLite" {
+            ("ALTER TABLE tower_idempotency_record RENAME COLUMN kept TO held",
+             "DROP TABLE tower_idempotency_record")
+        } else {
+            ("ALTER TABLE tower_idempotency.record RENAME COLUMN kept TO held",
+             "DROP TABLE tower_idempotency.record")
+        };
+        D::run(&mut conn, table).await.unwrap();
+        assert!(one(&findings(&world.pool).await, Severity::Error, &["lacks kept", "migrate(&pool)"]));
+        D::run(&mut conn, key).await.unwrap();
+        assert!(one(&findings(&world.pool).await, Severity::Error, &["is missing", "migrate(&pool)"]));
+        drop(conn);
+        world.end().await;
+    }
+}
+
+/// R57: on PostgreSQL the check sees the key, the isolation, a proxy in between, and a read-only
+/// server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_check_sees_the_server() {
+    let world = World::<Postgres>::new().await;
+    let run = async |sql: &'static str| {
+        let mut conn = world.pool.acquire().await.unwrap();
+        Postgres::run(&mut conn, sql).await.unwrap();
+    };
+    run("ALTER TABLE tower_idempotency.record DROP CONSTRAINT record_pkey").await;
+    assert!(one(
+        &findings(&world.pool).await,
+        Severity::Error,
+        &["primary key"]
+    ));
+
+    let set = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); \
+               EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$";
+    run(set).await;
+    let proxy = Proxy::start(world.database.address()).await;
+    let pool = PgPool::connect(&world.database.url_via(proxy.address()))
+        .await
+        .unwrap();
+    let found = findings(&pool).await;
+    assert!(
+        one(&found, Severity::Warning, &["serializable"]),
+        "{found:?}"
+    );
+    assert!(
+        one(&found, Severity::Warning, &["proxy or pooler", "PgBouncer"]),
+        "{found:?}"
+    );
+    assert!(one(&found, Severity::Error, &["read-only"]), "{found:?}");
+    pool.close().await;
+}
+
+/// R57: on SQLite the check sees the journal, the busy time-out, and a database that each connection
+/// has of its own.
+#[tokio::test]
+async fn the_check_sees_the_file() {
+    let database = Sqlite::database().await;
+    let rollback = SqlitePoolOptions::new()
+        .connect(&database.url())
+        .await
+        .unwrap();
+    migrate(&rollback).await.unwrap();
+    assert!(one(
+        &findings(&rollback).await,
+        Severity::Warning,
+        &["journal mode is delete", "Wal"]
+    ));
+
+    let options: sqlx::sqlite::SqliteConnectOptions = database.url().parse().unwrap();
+    let options = options.busy_timeout(Duration::ZERO);
+    let impatient = SqlitePoolOptions::new()
+        .connect_with(options)
+        .await
+        .unwrap();
+    assert!(one(
+        &findings(&impatient).await,
+        Severity::Warning,
+        &["busy time-out is 0 ms"]
+    ));
+
+    let memory = SqlitePoolOptions::new()
+        .max_connections(2)
+        .connect("sqlite::memory:")
+        .await
+        .unwrap();
+    assert!(one(
+        &findings(&memory).await,
+        Severity::Error,
+        &["in memory"]
+    ));
+}
+
+/// R31: a pool that was hardened does not hand out a connection that a cancelled `begin` left inside
+/// of a transaction, on which a claim would look won and be none. Where the other pool does not
+/// either, sqlx has mended it, and `harden` may go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hardened_pool_has_no_poisoned_connection() {
+    let world = World::<Postgres>::new().await;
+    let proxy = Proxy::start(world.database.address()).await;
+    let url = world.database.url_via(proxy.address());
+    let poisoned = async |options: PgPoolOptions| {
+        let options = options.max_connections(1).test_before_acquire(false);
+        let pool = options.connect(&url).await.unwrap();
+        let answers = |traffic| proxy.set(Direction::ToClient, traffic);
+        answers(Traffic::Delay(Duration::from_millis(400)));
+        let begun = tokio::time::timeout(Duration::from_millis(200), pool.begin()).await;
+        assert!(begun.is_err(), "cancelled while BEGIN is under way");
+        answers(Traffic::Pass);
+        // Whatever the pool hands out now: is it inside of the transaction that was begun?
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        let probe =
+            "SELECT (clock_timestamp() - now() > interval '50 ms')::int::bigint WHERE $1 = ''";
+        let poisoned = Postgres::count(&pool, probe, "").await;
+        pool.close().await;
+        poisoned == 1
+    };
+    assert!(!poisoned(harden(PgPoolOptions::new())).await);
+    assert!(
+        poisoned(PgPoolOptions::new()).await,
+        "there is something to harden against"
+    );
+    world.end().await;
+}
