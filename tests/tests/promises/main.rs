@@ -1,6 +1,7 @@
 //! The promises, one file each.
 
 mod answers;
+mod cancellation;
 mod disconnects;
 mod failures;
 mod hostile;
