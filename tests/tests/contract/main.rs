@@ -1,5 +1,7 @@
 //! The contract of a store, on every database.
 
+mod state_machine;
+
 use std::time::Duration;
 
 use end_to_end::{TestDb, World};
