@@ -46,6 +46,15 @@ impl Raw {
             .expect("the server reads");
     }
 
+    /// Ends what is sent, while the answer can still be read.
+    ///
+    /// # Panics
+    ///
+    /// The connection is closed.
+    pub async fn finish(&mut self) {
+        self.stream.shutdown().await.expect("an open connection");
+    }
+
     /// Reads the next head, up to its empty line. Its status, and the text.
     ///
     /// # Panics
@@ -80,7 +89,10 @@ impl Raw {
     /// The connection ends before.
     pub async fn until(&mut self, wanted: &str) {
         while find(&self.read, wanted.as_bytes()).is_none() {
-            assert!(self.more().await > 0, "the connection ended before {wanted}");
+            assert!(
+                self.more().await > 0,
+                "the connection ended before {wanted}"
+            );
         }
     }
 

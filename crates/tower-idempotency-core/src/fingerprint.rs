@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Method};
 use sha2::{Digest, Sha256};
 
@@ -76,6 +77,29 @@ impl FingerprintBuilder {
     #[must_use]
     pub fn content_header(self, name: &HeaderName, value: &[u8]) -> Self {
         self.field(name.as_str(), value.trim_ascii())
+    }
+
+    /// As [`content_header`](Self::content_header), where the body's canonical form counts: the
+    /// Content-Type of a multipart body is then written under another name, without its boundary,
+    /// which the canonical form has seen to.
+    #[must_use]
+    pub fn canonical_content_header(self, name: &HeaderName, value: &[u8]) -> Self {
+        const MULTIPART: &[u8] = b"multipart/";
+        let value = value.trim_ascii();
+        let multipart = value
+            .get(..MULTIPART.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(MULTIPART));
+        if *name != CONTENT_TYPE || !multipart {
+            return self.content_header(name, value);
+        }
+        // RFC 2046, section 5.1.1: a boundary has no semicolon.
+        let counts = |parameter: &&[u8]| {
+            let mut halves = parameter.splitn(2, |byte| *byte == b'=');
+            let name = halves.next().unwrap_or_default().trim_ascii();
+            !name.eq_ignore_ascii_case(b"boundary")
+        };
+        let parts: Vec<&[u8]> = value.split(|byte| *byte == b';').filter(counts).collect();
+        self.field("content-type-custom", parts.join(&b';'))
     }
 
     /// A further request header that counts; nothing where there is none.

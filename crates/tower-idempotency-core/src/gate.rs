@@ -72,6 +72,11 @@ impl Gate {
         }
     }
 
+    /// Whether the layer is not being drained.
+    pub(crate) fn is_open(&self) -> bool {
+        *self.phase.borrow() == Phase::Open
+    }
+
     /// Lets an arrival wait for another's result, unless too many do.
     pub(crate) fn wait(&self) -> Option<SemaphorePermit<'_>> {
         self.waiting.try_acquire().ok()

@@ -282,7 +282,7 @@ impl<S: Store> IdempotencyLayer<S> {
     /// For clients whose retries write the same request differently: with a new multipart
     /// boundary, or with the members of a JSON object in another order. What `canonical` leaves
     /// out does not count any more; for a body that it does not understand, it should return the
-    /// body.
+    /// body. The boundary in the Content-Type of a multipart body does not count either.
     pub fn fingerprint_body_with(
         self,
         canonical: impl Fn(&Parts, &Bytes) -> Bytes + Send + Sync + 'static,
@@ -332,6 +332,7 @@ impl<S: Store> IdempotencyLayer<S> {
     /// Carries task-locals and the like into the task in which the handler runs.
     ///
     /// `hook` is called where the service is called, and returns what wraps the handler's future.
+    /// Where that panics or ends early, the request is rolled back and its key freed.
     ///
     /// ```
     /// # use tower_idempotency_core::{IdempotencyLayer, MemoryStore};

@@ -187,12 +187,14 @@ impl<S: Store> Shared<S> {
             // Before the claim, so that nothing that happens after it is missed.
             let mut woken = pin!(self.gate.woken(&id));
             woken.as_mut().enable();
-            let Some(entry) = self.gate.enter() else {
-                return Report::Problem(ProblemKind::Busy.into());
-            };
-            arrival = match work::attempt(self.clone(), entry, arrival).await {
-                Attempt::Over(report) => return report,
-                Attempt::Again(arrival) => arrival,
+            arrival = match self.gate.enter() {
+                Some(entry) => match work::attempt(self.clone(), entry, arrival).await {
+                    Attempt::Over(report) => return report,
+                    Attempt::Again(arrival) => arrival,
+                },
+                // Others have all the permits: no reason to send away who waits.
+                None if waiting.is_some() && self.gate.is_open() => arrival,
+                None => return Report::Problem(ProblemKind::Busy.into()),
             };
             waiting = waiting.or_else(|| self.gate.wait());
             let next = (Instant::now() + pause).min(deadline);
@@ -268,7 +270,10 @@ impl<S: Store> Shared<S> {
         for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING] {
             let mut lines = parts.headers.get_all(&name).iter();
             if let Some(line) = lines.next() {
-                builder = builder.content_header(&name, line.as_bytes());
+                builder = match config.body_hook {
+                    Some(_) => builder.canonical_content_header(&name, line.as_bytes()),
+                    None => builder.content_header(&name, line.as_bytes()),
+                };
             }
             if lines.next().is_some() {
                 return Err(ProblemKind::RequestInvalid.into());

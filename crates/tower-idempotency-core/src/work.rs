@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -22,7 +23,9 @@ use crate::claim::{Claim, ClaimOutcome, RecordId};
 use crate::error::{BoxError, StoreError};
 use crate::finish::Left;
 use crate::gate::Entry;
+use crate::layer::Config;
 use crate::lease::{Lease, Renewed};
+use crate::policy::{Scope, Work};
 use crate::problem::{Problem, ProblemKind};
 use crate::record::{Decision, StoredResponse};
 use crate::response::{Captured, NotCaptured, capture, is_success};
@@ -68,6 +71,8 @@ enum Ended<R, E> {
     BodyFailed(BoxError),
     /// With a panic.
     Panic(Box<dyn Any + Send>),
+    /// Before its end: the scope hook's future dropped it.
+    Dropped,
     /// The layer dropped it.
     Stopped(Stop),
 }
@@ -108,14 +113,12 @@ where
         complete_us = Empty,
         undo_us = Empty,
     );
+    // Here, where the service is called: the hook looks at what surrounds it.
     let scope = shared.config.scope.as_ref().map(|hook| hook());
     let (report, reported) = oneshot::channel();
-    let work = async move { shared.work(entry, arrival, report).await }.instrument(span);
-    match scope {
-        Some(scope) => tokio::spawn(scope(Box::pin(work))),
-        None => tokio::spawn(work),
-    };
-    // No report: the runtime is going down, or the scope hook broke the task.
+    let work = async move { shared.work(entry, arrival, scope, report).await };
+    tokio::spawn(work.instrument(span));
+    // No report: the runtime is going down.
     let unknown = |_| Attempt::Over(Report::Problem(ProblemKind::CommitUnknown.into()));
     reported.await.unwrap_or_else(unknown)
 }
@@ -125,13 +128,14 @@ impl<S: Store> Shared<S> {
         self,
         mut entry: Entry,
         arrival: Arrival<I>,
+        scope: Option<Scope>,
         report: oneshot::Sender<Attempt<I, R, I::Error>>,
     ) where
-        I: Service<Request<B>, Response = Response<R>> + Send,
+        I: Service<Request<B>, Response = Response<R>> + Send + 'static,
         I::Future: Send,
-        I::Error: Send,
-        B: From<Bytes> + Send,
-        R: Body<Data = Bytes> + Send,
+        I::Error: Send + 'static,
+        B: From<Bytes> + Send + 'static,
+        R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
         match self.acquire(&arrival.claim).await {
@@ -170,7 +174,7 @@ impl<S: Store> Shared<S> {
         let request = Request::from_parts(parts, B::from(body));
 
         let problem = |kind: ProblemKind| Report::<R, I::Error>::Problem(kind.into());
-        let (answer, left) = match self.run(inner, request, &lease).await {
+        let (answer, left) = match self.run(inner, request, scope, &lease).await {
             Ended::Success(captured) => self.complete(&tx, &claim, &lease, captured).await,
             Ended::Failure(answer) => {
                 self.undo(&tx, &claim, "freed", Report::Answer(answer))
@@ -180,6 +184,11 @@ impl<S: Store> Shared<S> {
                 tracing::warn!(%error, "response body failed before the commit");
                 self.undo(&tx, &claim, "freed", problem(ProblemKind::ResponseFailed))
                     .await
+            }
+            Ended::Dropped => {
+                tracing::error!("the future of the scope hook ended before the handler did");
+                let report = problem(ProblemKind::ResponseFailed);
+                self.undo(&tx, &claim, "dropped", report).await
             }
             Ended::Panic(payload) => {
                 self.undo(&tx, &claim, "panic", Report::Panic(payload))
@@ -264,34 +273,41 @@ impl<S: Store> Shared<S> {
     /// Runs the handler and captures what it answers, unless the layer has to stop it.
     async fn run<I, B, R>(
         &self,
-        mut inner: I,
+        inner: I,
         request: Request<B>,
+        scope: Option<Scope>,
         lease: &Lease,
     ) -> Ended<R, I::Error>
     where
-        I: Service<Request<B>, Response = Response<R>>,
-        R: Body<Data = Bytes>,
+        I: Service<Request<B>, Response = Response<R>> + Send + 'static,
+        I::Future: Send,
+        I::Error: Send + 'static,
+        B: Send + 'static,
+        R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let config = &self.config;
-        let mut handled = Box::pin(async move {
-            let mut response = match inner.call(request).await {
-                Ok(response) => response,
-                Err(error) => return Ended::Failure(Err(error)),
-            };
-            response.headers_mut().remove(&config.headers.replayed);
-            if !is_success(&response) {
-                return Ended::Failure(Ok(response.map(ResponseBody::inner)));
-            }
-            match capture(response, config.capture, &config.headers).await {
-                Ok(captured) => Ended::Success(captured),
-                Err(NotCaptured::NoSuccess(response)) => Ended::Failure(Ok(*response)),
-                Err(NotCaptured::BodyFailed(error)) => Ended::BodyFailed(error.into()),
-            }
+        let (done, mut ended) = oneshot::channel();
+        let config = Arc::clone(&self.config);
+        let handled: Work = Box::pin(async move {
+            let _ = done.send(handle(inner, request, &config).await);
         });
+        let scoped = || match scope {
+            Some(scope) => scope(handled),
+            None => handled,
+        };
+        let mut handled = match catch_unwind(AssertUnwindSafe(scoped)) {
+            Ok(handled) => handled,
+            Err(payload) => return Ended::Panic(payload),
+        };
         let stop = tokio::select! {
             biased;
-            ended = caught(handled.as_mut()) => return ended.unwrap_or_else(Ended::Panic),
+            caught = caught(handled.as_mut()) => {
+                return match caught {
+                    // Not to be had: what the scope put around the handler has dropped it.
+                    Ok(()) => ended.try_recv().unwrap_or(Ended::Dropped),
+                    Err(payload) => Ended::Panic(payload),
+                };
+            }
             stop = self.keep_alive(lease) => stop,
             () = self.gate.aborted() => Stop::Drained,
         };
@@ -336,8 +352,32 @@ impl<S: Store> Shared<S> {
     }
 }
 
+/// Calls the handler and captures what it answers.
+async fn handle<I, B, R>(mut inner: I, request: Request<B>, config: &Config) -> Ended<R, I::Error>
+where
+    I: Service<Request<B>, Response = Response<R>>,
+    R: Body<Data = Bytes>,
+    R::Error: Into<BoxError>,
+{
+    let mut response = match inner.call(request).await {
+        Ok(response) => response,
+        Err(error) => return Ended::Failure(Err(error)),
+    };
+    response.headers_mut().remove(&config.headers.replayed);
+    if !is_success(&response) {
+        return Ended::Failure(Ok(response.map(ResponseBody::inner)));
+    }
+    match capture(response, config.capture, &config.headers).await {
+        Ok(captured) => Ended::Success(captured),
+        Err(NotCaptured::NoSuccess(response)) => Ended::Failure(Ok(*response)),
+        Err(NotCaptured::BodyFailed(error)) => Ended::BodyFailed(error.into()),
+    }
+}
+
 /// Polls a future to its end, and catches its panic.
-async fn caught<F: Future>(mut future: Pin<&mut F>) -> Result<F::Output, Box<dyn Any + Send>> {
+async fn caught<F: Future + ?Sized>(
+    mut future: Pin<&mut F>,
+) -> Result<F::Output, Box<dyn Any + Send>> {
     poll_fn(
         |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(poll) => poll.map(Ok),

@@ -31,11 +31,17 @@ async fn query_and_content_type_count() {
         assert_eq!(send("/?a=1", Some("application/json")).await, "fresh");
         assert_eq!(send("/?a=1", Some("application/json")).await, "replay");
         assert_eq!(send("/?a=2", Some("application/json")).await, "key-reused");
-        assert_eq!(send("/?a=%31", Some("application/json")).await, "key-reused");
+        assert_eq!(
+            send("/?a=%31", Some("application/json")).await,
+            "key-reused"
+        );
         assert_eq!(send("/?", Some("application/json")).await, "key-reused");
         assert_eq!(send("/", Some("application/json")).await, "key-reused");
         assert_eq!(send("/?a=1", Some("text/plain")).await, "key-reused");
-        assert_eq!(send("/?a=1", Some("application/json; charset=utf-8")).await, "key-reused");
+        assert_eq!(
+            send("/?a=1", Some("application/json; charset=utf-8")).await,
+            "key-reused"
+        );
         assert_eq!(send("/?a=1", Some("")).await, "key-reused");
         assert_eq!(send("/?a=1", None).await, "key-reused");
     }
@@ -47,7 +53,9 @@ async fn an_empty_query_is_not_absent() {
     let server = counting(layer()).await;
     let status = async |target: &str| {
         let mut raw = Raw::connect(&server).await;
-        let head = format!("POST {target} HTTP/1.1\r\nhost: x\r\nx-owner: ann\r\nidempotency-key: k\r\n\r\n");
+        let head = format!(
+            "POST {target} HTTP/1.1\r\nhost: x\r\nx-owner: ann\r\nidempotency-key: k\r\n\r\n"
+        );
         raw.send(head).await;
         raw.head().await.0
     };
@@ -71,7 +79,10 @@ async fn what_else_counts() {
             .header("user-agent", "another")
             .header("accept", "text/html")
             .header("date", "Thu, 01 Jan 1970 00:00:00 GMT")
-            .header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+            .header(
+                "traceparent",
+                "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            )
             .header("x-anything", "else");
         assert_eq!(kind_of(changed).await, "replay");
     }
@@ -91,13 +102,18 @@ async fn framing_does_not_count() {
                 .map(|chunk| Ok::<_, Broken>(Frame::data(Bytes::copy_from_slice(chunk))))
                 .collect();
             let framed = reqwest::Body::wrap(StreamBody::new(futures_util::stream::iter(frames)));
-            assert_eq!(kind_of(keyed(&client, "/", key).body(framed)).await, "replay", "{size}");
+            assert_eq!(
+                kind_of(keyed(&client, "/", key).body(framed)).await,
+                "replay",
+                "{size}"
+            );
         }
     }
     let mut raw = Raw::connect(&server).await;
     raw.send("POST / HTTP/1.1\r\nhost: x\r\nx-owner: ann\r\nidempotency-key: http1\r\ntransfer-encoding: chunked\r\n\r\n")
         .await;
-    raw.send("8\r\none body\r\nf;ext=1\r\n in many frames\r\n0\r\n\r\n").await;
+    raw.send("8\r\none body\r\nf;ext=1\r\n in many frames\r\n0\r\n\r\n")
+        .await;
     let (status, head) = raw.head().await;
     assert_eq!(status, StatusCode::CREATED);
     assert!(head.contains("idempotent-replayed: true"), "{head}");
@@ -115,25 +131,35 @@ async fn nested_under_two_prefixes() {
     for ((key, counted), (_, ignored)) in clients(&counted).into_iter().zip(clients(&ignored)) {
         assert_eq!(kind_of(keyed(&counted, "/v1/things", key)).await, "fresh");
         assert_eq!(kind_of(keyed(&counted, "/v1/things", key)).await, "replay");
-        assert_eq!(kind_of(keyed(&counted, "/v2/things", key)).await, "key-reused");
+        assert_eq!(
+            kind_of(keyed(&counted, "/v2/things", key)).await,
+            "key-reused"
+        );
 
         assert_eq!(kind_of(keyed(&ignored, "/v1/things", key)).await, "fresh");
         assert_eq!(kind_of(keyed(&ignored, "/v2/things", key)).await, "replay");
-        assert_eq!(kind_of(keyed(&ignored, "/v2/things?a", key)).await, "key-reused");
+        assert_eq!(
+            kind_of(keyed(&ignored, "/v2/things?a", key)).await,
+            "key-reused"
+        );
     }
 }
 
 /// R5, R22: without a name, each prefix is an operation of its own.
 #[tokio::test]
 async fn routes_name_operations() {
-    let layer = tower_idempotency::IdempotencyLayer::with_store(tower_idempotency::MemoryStore::new());
+    let layer =
+        tower_idempotency::IdempotencyLayer::with_store(tower_idempotency::MemoryStore::new());
     let inner = Router::new().route("/things/{id}", counter().layer(layer));
     let app = Router::new().nest("/v1", inner.clone()).nest("/v2", inner);
     let server = Server::start(app).await;
     for (key, client) in clients(&server) {
         assert_eq!(kind_of(keyed(&client, "/v1/things/1", key)).await, "fresh");
         assert_eq!(kind_of(keyed(&client, "/v2/things/1", key)).await, "fresh");
-        assert_eq!(kind_of(keyed(&client, "/v1/things/2", key)).await, "key-reused");
+        assert_eq!(
+            kind_of(keyed(&client, "/v1/things/2", key)).await,
+            "key-reused"
+        );
     }
 }
 
@@ -142,17 +168,31 @@ async fn routes_name_operations() {
 async fn bound_headers_count() {
     let name = HeaderName::from_static("x-api-version");
     let server = counting(layer().bind_header(name)).await;
-    let sets: [&[&str]; 7] = [&[], &[""], &["1"], &["2"], &["1", "2"], &["2", "1"], &["1, 2"]];
+    let sets: [&[&str]; 7] = [
+        &[],
+        &[""],
+        &["1"],
+        &["2"],
+        &["1", "2"],
+        &["2", "1"],
+        &["1, 2"],
+    ];
     for (protocol, client) in clients(&server) {
         for (first, one) in sets.iter().enumerate() {
             let key = format!("{protocol}-{first}");
             let send = |lines: &[&'static str]| {
                 let request = keyed(&client, "/", &key);
-                kind_of(lines.iter().fold(request, |request, line| request.header("x-api-version", *line)))
+                kind_of(lines.iter().fold(request, |request, line| {
+                    request.header("x-api-version", *line)
+                }))
             };
             assert_eq!(send(one).await, "fresh");
             for (second, other) in sets.iter().enumerate() {
-                let expected = if first == second { "replay" } else { "key-reused" };
+                let expected = if first == second {
+                    "replay"
+                } else {
+                    "key-reused"
+                };
                 assert_eq!(send(other).await, expected, "{one:?}, {other:?}");
             }
         }
@@ -165,7 +205,9 @@ async fn two_content_types() {
     let server = counting(layer()).await;
     for (key, client) in clients(&server) {
         for name in ["content-type", "content-encoding"] {
-            let request = keyed(&client, "/", key).header(name, "a/b").header(name, "a/b");
+            let request = keyed(&client, "/", key)
+                .header(name, "a/b")
+                .header(name, "a/b");
             let answer = Answer::of(request).await;
             assert_eq!(answer.status, StatusCode::BAD_REQUEST);
             assert_eq!(answer.problem(), "request-invalid");
@@ -180,10 +222,22 @@ async fn canonical_bodies() {
     let canonical = |_: &http::request::Parts, body: &Bytes| Bytes::from(body.to_ascii_lowercase());
     let server = counting(layer().fingerprint_body_with(canonical)).await;
     for (key, client) in clients(&server) {
-        assert_eq!(kind_of(keyed(&client, "/", key).body("Body")).await, "fresh");
-        assert_eq!(kind_of(keyed(&client, "/", key).body("bODY")).await, "replay");
-        assert_eq!(kind_of(keyed(&client, "/", key).body("body ")).await, "key-reused");
-        assert_eq!(kind_of(keyed(&client, "/?a", key).body("body")).await, "key-reused");
+        assert_eq!(
+            kind_of(keyed(&client, "/", key).body("Body")).await,
+            "fresh"
+        );
+        assert_eq!(
+            kind_of(keyed(&client, "/", key).body("bODY")).await,
+            "replay"
+        );
+        assert_eq!(
+            kind_of(keyed(&client, "/", key).body("body ")).await,
+            "key-reused"
+        );
+        assert_eq!(
+            kind_of(keyed(&client, "/?a", key).body("body")).await,
+            "key-reused"
+        );
     }
 }
 
@@ -193,9 +247,19 @@ async fn canonical_bodies() {
 async fn bytes_count_and_not_their_meaning() {
     let server = counting(layer()).await;
     for (key, client) in clients(&server) {
-        let json = |key: String, body| keyed(&client, "/", &key).header("content-type", "application/json").body(body);
-        assert_eq!(kind_of(json(key.to_owned(), r#"{"a":1,"b":2}"#)).await, "fresh");
-        assert_eq!(kind_of(json(key.to_owned(), r#"{"b":2,"a":1}"#)).await, "key-reused");
+        let json = |key: String, body| {
+            keyed(&client, "/", &key)
+                .header("content-type", "application/json")
+                .body(body)
+        };
+        assert_eq!(
+            kind_of(json(key.to_owned(), r#"{"a":1,"b":2}"#)).await,
+            "fresh"
+        );
+        assert_eq!(
+            kind_of(json(key.to_owned(), r#"{"b":2,"a":1}"#)).await,
+            "key-reused"
+        );
 
         let form = |boundary: &str| {
             let body = format!(
@@ -203,7 +267,11 @@ async fn bytes_count_and_not_their_meaning() {
             );
             let content_type = format!("multipart/form-data; boundary={boundary}");
             let key = format!("{key}-form");
-            kind_of(keyed(&client, "/", &key).header("content-type", content_type).body(body))
+            kind_of(
+                keyed(&client, "/", &key)
+                    .header("content-type", content_type)
+                    .body(body),
+            )
         };
         assert_eq!(form("one").await, "fresh");
         assert_eq!(form("one").await, "replay");

@@ -7,13 +7,16 @@ use crate::support::{clients, counting, keyed, kind, kind_of, layer};
 
 fn with_bytes(client: &Client, key: &[u8]) -> reqwest::RequestBuilder {
     let key = HeaderValue::from_bytes(key).expect("a field line");
-    client.request(Method::POST, "/").header("idempotency-key", key)
+    client
+        .request(Method::POST, "/")
+        .header("idempotency-key", key)
 }
 
 /// A request written by hand, with that key.
 async fn raw(server: &Server, key: &[u8]) -> StatusCode {
     let mut raw = Raw::connect(server).await;
-    let head = b"POST / HTTP/1.1\r\nhost: x\r\nx-owner: ann\r\ncontent-length: 0\r\nidempotency-key: ";
+    let head =
+        b"POST / HTTP/1.1\r\nhost: x\r\nx-owner: ann\r\ncontent-length: 0\r\nidempotency-key: ";
     raw.send([&head[..], key, b"\r\n\r\n"].concat()).await;
     raw.head().await.0
 }
@@ -39,13 +42,25 @@ async fn forms_of_one_key() {
     let server = counting(layer()).await;
     for (key, client) in clients(&server) {
         assert_eq!(kind_of(keyed(&client, "/", key)).await, "fresh");
-        for form in [format!("\"{key}\""), format!("\"{key}\";v=1; w=\"x\""), format!("  {key}\t")] {
-            assert_eq!(kind_of(keyed(&client, "/", &form)).await, "replay", "{form}");
+        for form in [
+            format!("\"{key}\""),
+            format!("\"{key}\";v=1; w=\"x\""),
+            format!("  {key}\t"),
+        ] {
+            assert_eq!(
+                kind_of(keyed(&client, "/", &form)).await,
+                "replay",
+                "{form}"
+            );
         }
         let escaped = [format!("\"{key}\\\\\""), format!("\"{key}\\\"\"")];
         for form in escaped {
             assert_eq!(kind_of(keyed(&client, "/", &form)).await, "fresh", "{form}");
-            assert_eq!(kind_of(keyed(&client, "/", &form)).await, "replay", "{form}");
+            assert_eq!(
+                kind_of(keyed(&client, "/", &form)).await,
+                "replay",
+                "{form}"
+            );
         }
     }
 }
@@ -55,14 +70,30 @@ async fn forms_of_one_key() {
 async fn lengths() {
     let server = counting(layer()).await;
     for (fill, client) in [("a", Client::new(&server)), ("b", Client::http2(&server))] {
-        for (length, expected) in
-            [(0, "key-invalid"), (1, "fresh"), (255, "fresh"), (256, "key-invalid"), (8_192, "key-invalid")]
-        {
+        for (length, expected) in [
+            (0, "key-invalid"),
+            (1, "fresh"),
+            (255, "fresh"),
+            (256, "key-invalid"),
+            (8_192, "key-invalid"),
+        ] {
             let bare = fill.repeat(length);
-            assert_eq!(kind_of(keyed(&client, "/", &bare)).await, expected, "{length}");
+            assert_eq!(
+                kind_of(keyed(&client, "/", &bare)).await,
+                expected,
+                "{length}"
+            );
             let quoted = format!("\"{bare}\"");
-            let expected = if expected == "fresh" { "replay" } else { expected };
-            assert_eq!(kind_of(keyed(&client, "/", &quoted)).await, expected, "{length}, quoted");
+            let expected = if expected == "fresh" {
+                "replay"
+            } else {
+                expected
+            };
+            assert_eq!(
+                kind_of(keyed(&client, "/", &quoted)).await,
+                expected,
+                "{length}, quoted"
+            );
         }
     }
 }
@@ -73,7 +104,11 @@ async fn high_bytes() {
     let server = counting(layer()).await;
     for (_, client) in clients(&server) {
         for byte in 0x80..=0xff_u8 {
-            for key in [&[b'a', byte, b'b'][..], &[b'"', b'a', byte, b'b', b'"'], &[byte]] {
+            for key in [
+                &[b'a', byte, b'b'][..],
+                &[b'"', b'a', byte, b'b', b'"'],
+                &[byte],
+            ] {
                 let answer = Answer::of(with_bytes(&client, key)).await;
                 assert_eq!(kind(&answer), "key-invalid", "{byte:#04x}");
                 assert_eq!(answer.status, StatusCode::BAD_REQUEST);
@@ -89,7 +124,11 @@ async fn control_bytes() {
     let server = counting(layer.clone()).await;
     for byte in (0..0x20).chain([0x7f]) {
         for key in [&[b'a', byte, b'b'][..], &[b'"', b'a', byte, b'b', b'"']] {
-            assert_eq!(raw(&server, key).await, StatusCode::BAD_REQUEST, "{byte:#04x}");
+            assert_eq!(
+                raw(&server, key).await,
+                StatusCode::BAD_REQUEST,
+                "{byte:#04x}"
+            );
         }
     }
     assert!(layer.store().is_empty());
@@ -101,10 +140,22 @@ async fn control_bytes() {
 async fn a_comma() {
     let server = counting(layer()).await;
     for (key, client) in clients(&server) {
-        assert_eq!(kind_of(keyed(&client, "/", &format!("{key},b"))).await, "key-invalid");
-        assert_eq!(kind_of(keyed(&client, "/", &format!("{key}, b"))).await, "key-invalid");
-        assert_eq!(kind_of(keyed(&client, "/", &format!("\"{key},b\""))).await, "fresh");
-        assert_eq!(kind_of(keyed(&client, "/", &format!("\"{key}\", \"b\""))).await, "key-invalid");
+        assert_eq!(
+            kind_of(keyed(&client, "/", &format!("{key},b"))).await,
+            "key-invalid"
+        );
+        assert_eq!(
+            kind_of(keyed(&client, "/", &format!("{key}, b"))).await,
+            "key-invalid"
+        );
+        assert_eq!(
+            kind_of(keyed(&client, "/", &format!("\"{key},b\""))).await,
+            "fresh"
+        );
+        assert_eq!(
+            kind_of(keyed(&client, "/", &format!("\"{key}\", \"b\""))).await,
+            "key-invalid"
+        );
     }
 }
 
@@ -117,7 +168,10 @@ async fn strict_keys() {
         assert_eq!(kind(&answer), "key-invalid");
         let detail = answer.json()["detail"].as_str().map(str::to_owned);
         assert!(detail.is_some_and(|detail| detail.contains("not a quoted string")));
-        assert_eq!(kind_of(keyed(&client, "/", &format!("\"{key}\""))).await, "fresh");
+        assert_eq!(
+            kind_of(keyed(&client, "/", &format!("\"{key}\""))).await,
+            "fresh"
+        );
     }
 }
 
@@ -132,7 +186,10 @@ async fn a_missing_key() {
         assert_eq!(answer.status, StatusCode::BAD_REQUEST);
         assert_eq!(answer.problem(), "key-missing");
         let link = answer.headers["link"].to_str().expect("ASCII");
-        assert!(link.starts_with("<https://docs.rs/") && link.contains("#key-missing"), "{link}");
+        assert!(
+            link.starts_with("<https://docs.rs/") && link.contains("#key-missing"),
+            "{link}"
+        );
 
         let answer = Answer::of(optional.request(Method::POST, "/")).await;
         assert_eq!(kind(&answer), "fresh");
@@ -148,7 +205,9 @@ async fn another_header() {
     for (key, client) in clients(&server) {
         assert_eq!(kind_of(keyed(&client, "/", key)).await, "key-missing");
         for expected in ["fresh", "replay"] {
-            let request = client.request(Method::POST, "/").header("x-request-key", key);
+            let request = client
+                .request(Method::POST, "/")
+                .header("x-request-key", key);
             assert_eq!(kind_of(request).await, expected);
         }
     }
@@ -159,7 +218,10 @@ async fn another_header() {
 async fn covered_methods() {
     let layer = layer().methods([Method::DELETE, Method::HEAD, Method::OPTIONS]);
     let named = axum::Router::new().route("/", axum::routing::any(|| async { "" }).layer(layer));
-    let usual = axum::Router::new().route("/", axum::routing::any(|| async { "" }).layer(crate::support::layer()));
+    let usual = axum::Router::new().route(
+        "/",
+        axum::routing::any(|| async { "" }).layer(crate::support::layer()),
+    );
     let (named, usual) = (Server::start(named).await, Server::start(usual).await);
     let status = |server: &Server, method: &Method| {
         let request = Client::new(server).request(method.clone(), "/");
@@ -174,8 +236,18 @@ async fn covered_methods() {
         (Method::HEAD, false, false),
         (Method::OPTIONS, false, false),
     ] {
-        let refused = |covered| if covered { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+        let refused = |covered| {
+            if covered {
+                StatusCode::BAD_REQUEST
+            } else {
+                StatusCode::OK
+            }
+        };
         assert_eq!(status(&usual, &method).await, refused(usually), "{method}");
-        assert_eq!(status(&named, &method).await, refused(when_named), "{method}");
+        assert_eq!(
+            status(&named, &method).await,
+            refused(when_named),
+            "{method}"
+        );
     }
 }

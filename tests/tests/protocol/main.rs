@@ -15,3 +15,4 @@ mod rights;
 mod support;
 mod unkept;
 mod waiting;
+mod without_axum;

@@ -8,12 +8,19 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{MethodRouter, post};
 use end_to_end::{Answer, Client, Server};
+use http_body_util::BodyExt as _;
 use http_body_util::channel::{Channel, Sender};
-use tower_idempotency::{IdempotencyLayer, MemoryStore};
+use tower_idempotency::{IdempotencyLayer, MemoryStore, Owner, Store as _};
 
 /// A layer over a fresh store in memory.
 pub(crate) fn layer() -> IdempotencyLayer<MemoryStore> {
     IdempotencyLayer::with_store(MemoryStore::new()).operation("count")
+}
+
+/// Forgets every record of the owner of all requests.
+pub(crate) async fn erase(layer: &IdempotencyLayer<MemoryStore>) {
+    let ann = Owner::new("ann").expect("an owner");
+    layer.store().erase_owner(&ann).await.expect("no error");
 }
 
 /// Reads its whole body, and answers 201 with how often it has run.
@@ -83,3 +90,13 @@ impl std::fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
+/// Sends a request and reads its answer with its trailers.
+pub(crate) async fn with_trailers(
+    request: reqwest::RequestBuilder,
+) -> (http::response::Parts, Bytes, Option<HeaderMap>) {
+    let response: http::Response<reqwest::Body> = request.send().await.expect("an answer").into();
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.expect("a whole body");
+    let trailers = body.trailers().cloned();
+    (head, body.to_bytes(), trailers)
+}

@@ -1,11 +1,9 @@
 //! No two different requests have one preimage: it can be read back, and gives the same fields.
 
-mod fields;
-
 use proptest::prelude::*;
 use tower_idempotency_core::Fingerprint;
 
-use fields::{Body, Fields, any_fields, similar_fields};
+use crate::fields::{Body, Fields, any_fields, similar_fields};
 
 /// Reads a preimage as protocol.md states it. `None` where it is none.
 fn read(preimage: &[u8]) -> Option<Fields> {
