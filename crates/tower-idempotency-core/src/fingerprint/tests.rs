@@ -18,10 +18,7 @@ fn build(input: &Value) -> FingerprintBuilder {
         .path(text("path").unwrap())
         .query(text("query"))
         .body_sha256(Sha256::digest(&body).into());
-    for (field, name) in [
-        ("ct", header::CONTENT_TYPE),
-        ("ce", header::CONTENT_ENCODING),
-    ] {
+    for (field, name) in [("ct", CONTENT_TYPE), ("ce", header::CONTENT_ENCODING)] {
         if let Some(value) = text(field) {
             builder = builder.content_header(&name, &bytes(value));
         }
@@ -78,7 +75,7 @@ fn absent_is_not_empty() {
     let all = [
         base.clone(),
         base.clone().query(Some("")),
-        base.clone().content_header(&header::CONTENT_TYPE, b""),
+        base.clone().content_header(&CONTENT_TYPE, b""),
         base.clone().content_header(&header::CONTENT_ENCODING, b""),
         base.clone().bound_header(&name, &empty),
         base.clone().bound_header(&name, &twice),
@@ -97,7 +94,7 @@ fn normalisation_ends_there() {
     let base = || Fingerprint::builder(&Method::POST);
     assert_eq!(base().path("").finish(), base().path("/").finish());
     assert_ne!(base().path("/a").finish(), base().path("/%61").finish());
-    let with = |value: &[u8]| base().content_header(&header::CONTENT_TYPE, value).finish();
+    let with = |value: &[u8]| base().content_header(&CONTENT_TYPE, value).finish();
     assert_eq!(with(b" a/b\t"), with(b"a/b"));
     assert_ne!(with(b"A/b"), with(b"a/b"));
 }
