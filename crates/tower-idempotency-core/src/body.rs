@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::error::Error as StdError;
+use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -12,6 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::LengthLimitError;
 use pin_project_lite::pin_project;
 use sha2::{Digest, Sha256};
+use tokio::task::coop::consume_budget;
 
 use crate::error::BoxError;
 use crate::problem::{Problem, ProblemKind};
@@ -38,7 +40,11 @@ where
     let mut body = pin!(body);
     let mut bytes = BytesMut::new();
     let mut hasher = Sha256::new();
-    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+    loop {
+        consume_budget().await;
+        let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await else {
+            break;
+        };
         let frame = match frame.map_err(Into::into) {
             Ok(frame) => frame,
             Err(error) if is_length_limit(error.as_ref()) => return too_large(),
@@ -79,8 +85,8 @@ fn is_length_limit(error: &(dyn StdError + 'static)) -> bool {
 }
 
 pin_project! {
-    /// The body of a response: what the handler made, what was kept, or a problem.
-    #[derive(Debug)]
+    /// The body of a response: what the handler made, what was kept, or a problem. `Debug` does
+    /// not show it.
     pub struct ResponseBody<B> {
         #[pin]
         kind: Kind<B>,
@@ -88,7 +94,6 @@ pin_project! {
 }
 
 pin_project! {
-    #[derive(Debug)]
     #[project = KindProjection]
     enum Kind<B> {
         Whole { data: Option<Bytes>, trailers: Option<HeaderMap> },
@@ -109,6 +114,12 @@ impl<B> ResponseBody<B> {
         Self {
             kind: Kind::Inner { body },
         }
+    }
+}
+
+impl<B> fmt::Debug for ResponseBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResponseBody(..)")
     }
 }
 
@@ -182,6 +193,9 @@ pub(crate) struct Capture<B> {
     body: Pin<Box<B>>,
 }
 
+/// How many pieces a kept body may come in: each costs some memory of its own.
+const MAX_FRAMES: usize = 16 * 1024;
+
 /// How far capturing got.
 pub(crate) enum Progress {
     Complete,
@@ -202,15 +216,22 @@ impl<B: Body<Data = Bytes>> Capture<B> {
         if self.body.size_hint().lower() > limit as u64 {
             return Ok(Progress::TooLarge);
         }
-        while let Some(frame) = poll_fn(|cx| self.body.as_mut().poll_frame(cx)).await {
+        loop {
+            // A body that is always ready must not keep the time-out from being looked at.
+            consume_budget().await;
+            let Some(frame) = poll_fn(|cx| self.body.as_mut().poll_frame(cx)).await else {
+                return Ok(Progress::Complete);
+            };
             let frame = frame?;
+            if frame.data_ref().is_some_and(Bytes::is_empty) {
+                continue;
+            }
             self.length += frame.data_ref().map_or(0, Bytes::len);
             self.frames.push_back(frame);
-            if self.length > limit {
+            if self.length > limit || self.frames.len() > MAX_FRAMES {
                 return Ok(Progress::TooLarge);
             }
         }
-        Ok(Progress::Complete)
     }
 
     /// The whole body. Drops the handler's, and what it may hold of the transaction.

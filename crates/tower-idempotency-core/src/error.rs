@@ -6,6 +6,7 @@ use std::fmt;
 use axum_core::response::{IntoResponse, Response};
 
 use crate::problem::{Problem, ProblemKind};
+use crate::work::log_store_failure;
 
 /// Any error, boxed.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -270,7 +271,13 @@ impl StdError for TxError {
 
 impl From<TxError> for Problem {
     fn from(error: TxError) -> Self {
-        tracing::warn!(error = %error, source = error.source().map(tracing::field::display), "transaction refused");
+        match &error.0 {
+            TxErrorKind::Store(error) => log_store_failure("begin", error),
+            TxErrorKind::Held
+            | TxErrorKind::Closed
+            | TxErrorKind::Refused(_)
+            | TxErrorKind::ClaimLost => tracing::warn!(%error, "no transaction"),
+        }
         match &error.0 {
             TxErrorKind::Store(error) => error.problem(),
             TxErrorKind::ClaimLost => ProblemKind::InProgress.into(),

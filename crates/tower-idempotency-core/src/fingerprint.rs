@@ -20,7 +20,7 @@ impl Fingerprint {
     /// The length of the text, in bytes.
     pub const LEN: usize = 68;
 
-    /// Starts with a request that has a method, a path and a body with that digest.
+    /// Starts with the method, as it was received.
     #[must_use]
     pub fn builder(method: &Method) -> FingerprintBuilder {
         FingerprintBuilder::default().field("method", method.as_str().as_bytes())
@@ -45,11 +45,17 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Collects the fields of a request's preimage.
-#[derive(Debug, Clone, Default)]
+/// Collects the fields of a request's preimage. `Debug` shows their names.
+#[derive(Clone, Default)]
 pub struct FingerprintBuilder {
     // Keeps names strictly ascending by bytes, without duplicates.
     fields: BTreeMap<String, Vec<u8>>,
+}
+
+impl fmt::Debug for FingerprintBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.fields.keys()).finish()
+    }
 }
 
 impl FingerprintBuilder {

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::body::ResponseBody;
 use crate::claim::{Claim, ClaimOutcome};
 use crate::error::StoreError;
-use crate::lease::Lease;
+use crate::lease::{Lease, Phase};
 use crate::problem::ProblemKind;
-use crate::record::{Decision, Record, StoredResponse};
+use crate::record::{Decision, Record, RecordState, StoredResponse};
 use crate::response::Captured;
 use crate::service::Shared;
 use crate::store::{Completion, Resolution, Rollback, Store};
@@ -24,6 +24,8 @@ pub(crate) enum Left {
     Nothing,
     /// Somebody still holds the transaction.
     Leaked,
+    /// Some effect may be there, and it could not be marked.
+    Unmarked,
 }
 
 /// How long one try of cleaning up may take, while a client waits for an answer that is known.
@@ -49,10 +51,14 @@ impl<S: Store> Shared<S> {
         };
         let started = Instant::now();
         let completing = self.store.complete(tx, claim, &stored);
-        let completion = timeout(self.config.store_timeout, completing)
-            .await
-            .unwrap_or_else(|_| Completion::Unknown(StoreError::timed_out()));
+        let completion = timeout(self.config.store_timeout, completing).await;
         record_us("complete_us", started);
+        let completion = match (completion, lease.phase()) {
+            (Ok(completion), _) => completion,
+            (Err(_), Phase::Committing) => Completion::Unknown(StoreError::timed_out()),
+            (Err(_), Phase::Proving) => Completion::RolledBack(StoreError::timed_out()),
+            (Err(_), Phase::Unmatched) => self.whose(claim).await,
+        };
         let report = match completion {
             Completion::Committed => {
                 outcome_is("completed");
@@ -65,7 +71,7 @@ impl<S: Store> Shared<S> {
                 Report::Problem(completion_problem(&error).into())
             }
             Completion::Lost => self.lost(claim).await,
-            Completion::NotOurs => self.not_ours(claim).await,
+            Completion::NotOurs => return self.not_ours(claim).await,
             Completion::Leaked => {
                 leaked();
                 return (
@@ -122,11 +128,14 @@ impl<S: Store> Shared<S> {
         let started = Instant::now();
         let rollback = timeout(self.config.store_timeout, self.store.rollback(tx)).await;
         let ended = match rollback {
-            Ok(Rollback::NotOurs) => match (self.not_ours(claim).await, answer) {
-                // A panic stays one: it unwinds on.
-                (_, panic @ Report::Panic(_)) => (panic, Left::Nothing),
-                (lost, _) => (lost, Left::Nothing),
-            },
+            Ok(Rollback::NotOurs) => {
+                let (lost, left) = self.not_ours(claim).await;
+                match answer {
+                    // A panic stays one: it unwinds on.
+                    panic @ Report::Panic(_) => (panic, left),
+                    Report::Answer(_) | Report::Problem(_) | Report::Turned(_) => (lost, left),
+                }
+            }
             Ok(Rollback::Leaked) => {
                 leaked();
                 (answer, Left::Leaked)
@@ -145,7 +154,7 @@ impl<S: Store> Shared<S> {
     /// After a leak: waits for the last guard, rolls back, and frees the key.
     pub(crate) async fn reclaim(&self, tx: &S::Tx, claim: &Claim) {
         match self.store.reclaim(tx).await {
-            Rollback::NotOurs => self.mark_unknown(claim).await,
+            Rollback::NotOurs => self.keep_marking(claim).await,
             Rollback::RolledBack | Rollback::Leaked => self.free(claim).await,
         }
     }
@@ -155,9 +164,32 @@ impl<S: Store> Shared<S> {
         self.insist("freeing", || self.store.free(claim)).await;
     }
 
-    async fn mark_unknown(&self, claim: &Claim) {
-        self.insist("marking", || self.store.mark_unknown(claim))
-            .await;
+    /// Marks that some effect may be there. Says whether that could be done.
+    async fn mark_unknown(&self, claim: &Claim) -> bool {
+        let marked = self.insist("marking", || self.store.mark_unknown(claim));
+        marked.await.is_some()
+    }
+
+    /// Goes on marking until it is done, or the layer is drained: staleness would let the key run
+    /// again.
+    pub(crate) async fn keep_marking(&self, claim: &Claim) {
+        while !self.mark_unknown(claim).await {
+            tokio::select! {
+                () = sleep(Duration::from_millis(100)) => {}
+                () = self.gate.aborted() => return,
+            }
+        }
+    }
+
+    /// Completion matched nothing, and then its time was over: the claim is lost, or the
+    /// transaction is. What cannot be read may be either, and must not become free.
+    async fn whose(&self, claim: &Claim) -> Completion {
+        let lookup = self.insist("lookup", || self.store.lookup(&claim.id)).await;
+        match lookup.flatten().map(|record| record.state) {
+            Some(RecordState::Claimed { token, .. }) if token != claim.token => Completion::Lost,
+            Some(RecordState::Completed { .. } | RecordState::Tombstone) => Completion::Lost,
+            Some(RecordState::Claimed { .. }) | None => Completion::NotOurs,
+        }
     }
 
     /// The claim is somebody else's by now: answers with their record.
@@ -166,7 +198,8 @@ impl<S: Store> Shared<S> {
         outcome_is("lost");
         match self.insist("lookup", || self.store.lookup(&claim.id)).await {
             Some(record) => Self::others(claim, record),
-            None => Report::Problem(ProblemKind::StoreUnavailable.into()),
+            // Somebody else's result may be there.
+            None => Report::Problem(ProblemKind::CommitUnknown.into()),
         }
     }
 
@@ -181,13 +214,16 @@ impl<S: Store> Shared<S> {
     }
 
     /// Some effect may be there without a completed record: it must never run again.
-    async fn not_ours<R, E>(&self, claim: &Claim) -> Report<R, E> {
+    async fn not_ours<R, E>(&self, claim: &Claim) -> (Report<R, E>, Left) {
         tracing::error!(
             "transaction lost: the handler ended it itself (COMMIT, ROLLBACK, DDL or a failed nested transaction); the key will answer 410"
         );
         outcome_is("transaction-lost");
-        self.mark_unknown(claim).await;
-        Report::Problem(ProblemKind::TransactionLost.into())
+        let left = match self.mark_unknown(claim).await {
+            true => Left::Nothing,
+            false => Left::Unmarked,
+        };
+        (Report::Problem(ProblemKind::TransactionLost.into()), left)
     }
 
     /// Finds out whether a commit in doubt happened, by positive proof.

@@ -24,7 +24,7 @@ use crate::store::{IntoStore, Store};
 /// Turns every arrival of one key into one write.
 ///
 /// Cheap to clone; clones share the store, the permits and the tracker of running work. Setters
-/// never fail; each says its default.
+/// never fail; each says its default. Durations of more than a century are taken for one.
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct IdempotencyLayer<S> {
     store: S,
@@ -90,6 +90,9 @@ impl Default for Config {
         }
     }
 }
+
+/// A century: longer durations would overflow the clocks.
+const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// How many requests run at once, unless told otherwise.
 const MAX_IN_FLIGHT: usize = 1024;
@@ -192,7 +195,7 @@ impl<S: Store> IdempotencyLayer<S> {
     ///
     /// Longer than any handler runs, or use [`renew_claims`](Self::renew_claims).
     pub fn stale_after(self, duration: Duration) -> Self {
-        self.set(|config| config.stale_after = duration.max(Duration::from_secs(1)))
+        self.set(|config| config.stale_after = duration.clamp(Duration::from_secs(1), FOREVER))
     }
 
     /// Keeps the claim of a running handler fresh, every third of `stale_after`, until its
@@ -201,14 +204,14 @@ impl<S: Store> IdempotencyLayer<S> {
     /// After `max` the handler is dropped, rolled back and answered 504. With it a take-over means
     /// dead, not slow, and `stale_after` can be short: as long as a transaction lasts.
     pub fn renew_claims(self, max: Duration) -> Self {
-        self.set(|config| config.renew_up_to = Some(max))
+        self.set(|config| config.renew_up_to = Some(max.min(FOREVER)))
     }
 
     /// Forgets completed records after that time. Default: they are kept for ever.
     ///
     /// Only for operations whose retries cannot arrive later: one that does runs again.
     pub fn ttl(self, ttl: Duration) -> Self {
-        self.set(|config| config.ttl = Some(ttl))
+        self.set(|config| config.ttl = Some(ttl.min(FOREVER)))
     }
 
     /// The status for a key that was used for another request. Default: 409; the IETF draft
@@ -234,13 +237,13 @@ impl<S: Store> IdempotencyLayer<S> {
 
     /// How long a response body may take to be kept. Default: 10 seconds.
     pub fn capture_within(self, duration: Duration) -> Self {
-        self.set(|config| config.capture.time = duration)
+        self.set(|config| config.capture.time = duration.min(FOREVER))
     }
 
     /// How long a step at the store may take. Default: 30 seconds. A claim that takes longer is
     /// answered 503; a commit that does is in doubt, and resolved.
     pub fn store_timeout(self, duration: Duration) -> Self {
-        self.set(|config| config.store_timeout = duration)
+        self.set(|config| config.store_timeout = duration.min(FOREVER))
     }
 
     /// How many requests run at once; one more is answered 503. Default: 1,024.
@@ -297,7 +300,7 @@ impl<S: Store> IdempotencyLayer<S> {
     /// as may run. They are woken in this process, and look again after 50 ms to 1 s for results
     /// of others.
     pub fn wait_for_in_progress(self, patience: Duration) -> Self {
-        self.set(|config| config.wait = patience)
+        self.set(|config| config.wait = patience.min(FOREVER))
     }
 
     /// Asks before a result is replayed. Default: whoever has the owner's key gets it.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::error::TxError;
@@ -20,6 +21,18 @@ struct Inner {
     terms: Terms,
     span: tracing::Span,
     made: Mutex<Option<ResourceRef>>,
+    phase: AtomicU8,
+}
+
+/// How far completion has got, for when its time is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// A commit may be under way.
+    Committing,
+    /// Nothing is committed.
+    Proving,
+    /// Nothing of ours is committed, but an effect may be there.
+    Unmatched,
 }
 
 enum Terms {
@@ -83,6 +96,7 @@ impl Lease {
             terms,
             span: tracing::Span::current(),
             made: Mutex::default(),
+            phase: AtomicU8::new(Phase::Committing as u8),
         }))
     }
 
@@ -95,31 +109,38 @@ impl Lease {
         }
     }
 
-    /// To be awaited before the transaction begins, with no connection held: stops the renewal
-    /// after one last.
+    /// Begins the transaction by `open`, after one last renewal of the claim; once it has begun, the
+    /// claim is renewed no more. To be called with no connection held.
     ///
     /// # Errors
     ///
-    /// When the request can have no transaction, when its claim was taken over, or when the store
-    /// fails.
-    pub async fn before_begin<S: Store>(&self, store: &S) -> Result<(), TxError> {
-        match &self.0.terms {
+    /// When the request can have no transaction, when its claim was taken over, when the store
+    /// fails, or when `open` does; the claim then goes on to be renewed.
+    ///
+    /// # Cancellation
+    ///
+    /// Safe where `open` is.
+    pub async fn begin<S: Store, T>(
+        &self,
+        store: &S,
+        open: impl Future<Output = Result<T, TxError>>,
+    ) -> Result<T, TxError> {
+        let (claim, renewal) = match &self.0.terms {
             Terms::Refused(why) => return Err(TxError::refused(why)),
             Terms::Claimed {
                 claim,
                 renewal: Some(renewal),
-            } => {
-                let mut renewal = renewal.lock().await;
-                if *renewal == Renewal::Running {
-                    if !store.renew(claim).await? {
-                        return Err(TxError::claim_lost());
-                    }
-                    *renewal = Renewal::Over;
-                }
-            }
-            Terms::Claimed { renewal: None, .. } | Terms::Unclaimed => {}
+            } => (claim, renewal),
+            Terms::Claimed { renewal: None, .. } | Terms::Unclaimed => return open.await,
+        };
+        // Held over `open`, so that no renewal comes after the transaction's snapshot.
+        let mut renewal = renewal.lock().await;
+        if *renewal == Renewal::Running && !store.renew(claim).await? {
+            return Err(TxError::claim_lost());
         }
-        Ok(())
+        let opened = open.await?;
+        *renewal = Renewal::Over;
+        Ok(opened)
     }
 
     /// Renews the claim, unless the transaction has begun.
@@ -140,6 +161,34 @@ impl Lease {
         } else {
             Renewed::Lost
         })
+    }
+
+    /// Notes that completion has begun, and is to find out whether the transaction is still ours.
+    /// Nothing is committed up to here.
+    pub fn proving(&self) {
+        self.0.phase.store(Phase::Proving as u8, Ordering::SeqCst);
+    }
+
+    /// Notes that completion has matched nothing: whatever happens now, the key must not become
+    /// free.
+    pub fn unmatched(&self) {
+        self.0.phase.store(Phase::Unmatched as u8, Ordering::SeqCst);
+    }
+
+    /// Notes that completion has matched, and is now being committed.
+    pub fn committing(&self) {
+        self.0
+            .phase
+            .store(Phase::Committing as u8, Ordering::SeqCst);
+    }
+
+    /// How far completion had got. A store that says nothing may have got anywhere.
+    pub(crate) fn phase(&self) -> Phase {
+        match self.0.phase.load(Ordering::SeqCst) {
+            phase if phase == Phase::Proving as u8 => Phase::Proving,
+            phase if phase == Phase::Unmatched as u8 => Phase::Unmatched,
+            _ => Phase::Committing,
+        }
     }
 
     /// Notes in the request's span how long the transaction took to begin.

@@ -91,10 +91,7 @@ impl MemoryTx {
     ///
     /// When an earlier guard is still alive, or the request has been answered.
     pub async fn acquire(&self, store: &MemoryStore) -> Result<TxGuard<Writes>, TxError> {
-        let open = || async {
-            self.0.lease().before_begin(store).await?;
-            Ok(Writes::default())
-        };
+        let open = || self.0.lease().begin(store, async { Ok(Writes::default()) });
         self.0.acquire(open).await
     }
 

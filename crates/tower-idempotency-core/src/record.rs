@@ -1,5 +1,6 @@
 //! A record as it is stored, and the one decision that is made on it.
 
+use std::fmt;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -58,12 +59,23 @@ pub struct StoredResponse {
 }
 
 /// The part of a response that is replayed byte for byte. Stores treat both as opaque bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// `Debug` shows their lengths.
+#[derive(Clone, PartialEq, Eq)]
 pub struct StoredContent {
     /// The header block: `name: value` lines.
     pub headers: Bytes,
     /// The body.
     pub body: Bytes,
+}
+
+impl fmt::Debug for StoredContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (headers, body) = (self.headers.len(), self.body.len());
+        write!(
+            f,
+            "StoredContent({headers} bytes of headers, {body} of body)"
+        )
+    }
 }
 
 impl StoredResponse {

@@ -260,13 +260,6 @@ impl<S: Store> Shared<S> {
         if config.path_counts {
             builder = builder.path(target.path());
         }
-        builder = match &config.body_hook {
-            Some(canonical) => {
-                let canonical = canonical(parts, &body.bytes);
-                builder.body_custom_sha256(Sha256::digest(canonical).into())
-            }
-            None => builder.body_sha256(body.sha256),
-        };
         for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING] {
             let mut lines = parts.headers.get_all(&name).iter();
             if let Some(line) = lines.next() {
@@ -279,6 +272,13 @@ impl<S: Store> Shared<S> {
                 return Err(ProblemKind::RequestInvalid.into());
             }
         }
+        builder = match &config.body_hook {
+            Some(canonical) => {
+                let canonical = canonical(parts, &body.bytes);
+                builder.body_custom_sha256(Sha256::digest(canonical).into())
+            }
+            None => builder.body_sha256(body.sha256),
+        };
         for name in &config.bound_headers {
             builder = builder.bound_header(name, &parts.headers);
         }

@@ -12,8 +12,9 @@ use tracing::Instrument as _;
 use crate::body::ResponseBody;
 use crate::error::StoreError;
 use crate::finish::completion_problem;
+use crate::gate::Entry;
 use crate::lease::Lease;
-use crate::problem::ProblemKind;
+use crate::problem::{Problem, ProblemKind};
 use crate::response::is_success;
 use crate::service::Shared;
 use crate::store::{Completion, Rollback, Store};
@@ -37,16 +38,17 @@ impl<S: Store> Shared<S> {
         let success = matches!(&answer, Ok(response) if is_success(response));
         let config = Arc::clone(&self.config);
         // In a task of its own, so that a client that hangs up cannot cut a commit in the middle.
-        let ending = async move { self.end_unclaimed(tx, success).await };
+        // Counted from here: the pool must not be closed before the task runs.
+        let entry = self.gate.track();
+        let ending = async move { self.end_unclaimed(entry, tx, success).await };
         let ended = tokio::spawn(ending.in_current_span()).await;
-        match ended.unwrap_or(Err(ProblemKind::CommitUnknown)) {
+        match ended.unwrap_or_else(|_| Err(in_doubt())) {
             Ok(()) => answer.map(|response| response.map(ResponseBody::inner)),
-            Err(kind) => Ok(config.render(&kind.into())),
+            Err(problem) => Ok(config.render(&problem)),
         }
     }
 
-    async fn end_unclaimed(self, tx: S::Tx, success: bool) -> Result<(), ProblemKind> {
-        let entry = self.gate.track();
+    async fn end_unclaimed(self, entry: Entry, tx: S::Tx, success: bool) -> Result<(), Problem> {
         let (store, patience) = (&self.store, self.config.store_timeout);
         let completion = if success {
             timeout(patience, store.commit(&tx))
@@ -62,11 +64,11 @@ impl<S: Store> Shared<S> {
             Completion::Committed => Ok(()),
             Completion::RolledBack(error) => {
                 log_store_failure("commit", &error);
-                Err(completion_problem(&error))
+                Err(completion_problem(&error).into())
             }
             Completion::NotOurs | Completion::Lost => {
                 tracing::warn!("transaction lost: the handler ended it itself");
-                Err(ProblemKind::TransactionLost)
+                Err(in_doubt())
             }
             Completion::Leaked => {
                 tracing::warn!("transaction leaked: its guard outlives the handler");
@@ -76,15 +78,21 @@ impl<S: Store> Shared<S> {
                 });
                 // What is no success goes out as it is.
                 if success {
-                    Err(ProblemKind::TransactionLeaked)
+                    Err(ProblemKind::TransactionLeaked.into())
                 } else {
                     Ok(())
                 }
             }
             Completion::Unknown(error) => {
                 log_store_failure("commit in doubt", &error);
-                Err(ProblemKind::CommitUnknown)
+                Err(in_doubt())
             }
         }
     }
+}
+
+/// Without a record, a retry learns nothing, and may write again.
+fn in_doubt() -> Problem {
+    Problem::from(ProblemKind::TransactionLost)
+        .with_detail("The request may have been processed. Look before you send it again.")
 }

@@ -7,13 +7,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower_service::Service;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
@@ -31,6 +32,9 @@ use crate::record::{Decision, StoredResponse};
 use crate::response::{Captured, NotCaptured, capture, is_success};
 use crate::service::Shared;
 use crate::store::Store;
+
+/// How long a claim whose answer was lost may still be under way.
+const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// A request that is about to claim its key.
 pub(crate) struct Arrival<I> {
@@ -154,7 +158,10 @@ impl<S: Store> Shared<S> {
                 outcome_is("store-failure");
                 entry.release_permit();
                 let _ = report.send(Attempt::Over(Report::Problem(error.problem())));
-                // The claim may have been made though its answer was lost.
+                // The claim may have been made though its answer was lost, and may even come to be
+                // made after the first of these.
+                self.free(&arrival.claim).await;
+                sleep(AFTERWARDS).await;
                 self.free(&arrival.claim).await;
                 return;
             }
@@ -214,10 +221,12 @@ impl<S: Store> Shared<S> {
         }
         // The client may have gone; the work is done all the same.
         let _ = report.send(Attempt::Over(answer));
-        if left == Left::Leaked {
-            self.reclaim(&tx, &claim).await;
-            self.gate.wake(&claim.id);
+        match left {
+            Left::Nothing => return,
+            Left::Leaked => self.reclaim(&tx, &claim).await,
+            Left::Unmarked => self.keep_marking(&claim).await,
         }
+        self.gate.wake(&claim.id);
     }
 
     /// Claims the key, under its name and the earlier ones.

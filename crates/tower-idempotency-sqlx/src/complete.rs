@@ -1,15 +1,16 @@
 //! How a handler's transaction ends: completed and committed, or rolled back.
 
-use sqlx::Transaction;
 use tower_idempotency_core::{
-    Claim, Completion, Record, RecordState, Rollback, Store as _, StoredResponse,
+    Claim, Completion, Lease, Record, RecordState, Rollback, StoreError, StoredResponse,
 };
 
-use crate::dialect::{Dialect, Proof};
+use crate::dialect::Dialect;
 use crate::error::store_error;
+use crate::leash::{Leash, Proof};
 use crate::queries;
+use crate::row::Row;
 use crate::store::SqlxStore;
-use crate::tx::{Open, commit_by_hand, unwind};
+use crate::tx::Open;
 
 impl<DB: Dialect> SqlxStore<DB> {
     /// Completes within the handler's transaction, proves that it is ours, and commits it.
@@ -17,75 +18,44 @@ impl<DB: Dialect> SqlxStore<DB> {
         &self,
         open: Open<DB>,
         claim: &Claim,
+        lease: &Lease,
         response: &StoredResponse,
     ) -> Completion {
-        let Open {
-            mut transaction,
-            token,
-            ..
-        } = open;
-        let mut nested = false;
+        let Open { mut leash, .. } = open;
+        lease.proving();
         if !DB::COMPLETION_PROVES {
-            match DB::prove(&mut transaction, &token).await {
-                Ok(Proof::Ours) => {}
-                Ok(Proof::Nested) => nested = true,
-                Ok(Proof::NotOurs) => return self.unmatched(transaction, claim).await,
-                Err(error) => return self.failed(transaction, claim, error).await,
+            match leash.prove().await {
+                Proof::Ours => {}
+                Proof::NotOurs => return unmatched(leash, claim, lease).await,
+                Proof::Unasked(error) => return failed(leash, claim, lease, error).await,
             }
         }
-        match queries::complete::<DB>(&mut transaction, claim, response).await {
-            Ok(None) => self.unmatched(transaction, claim).await,
-            Ok(Some(true)) if !nested => committed::<DB>(transaction.commit().await),
-            Ok(Some(_)) => committed::<DB>(commit_by_hand(transaction).await),
-            Err(error) => self.failed(transaction, claim, error).await,
-        }
-    }
-
-    /// Completion matched nothing: the claim is lost, or else the transaction is.
-    async fn unmatched(&self, transaction: Transaction<'static, DB>, claim: &Claim) -> Completion {
-        unwind(transaction).await;
-        match self.lookup(&claim.id).await {
-            Ok(record) if !still_claimed_by(record.as_ref(), claim) => Completion::Lost,
-            Ok(_) => Completion::NotOurs,
-            // Some effect may be there: the key must not become free for want of an answer.
-            Err(error) => {
-                tracing::warn!(%error, "whose record it is could not be read");
-                Completion::NotOurs
+        match queries::complete::<DB>(&mut leash, claim, response).await {
+            Ok(true) => {
+                lease.committing();
+                committed::<DB>(leash.commit().await)
             }
+            Ok(false) => unmatched(leash, claim, lease).await,
+            Err(error) => failed(leash, claim, lease, error).await,
         }
-    }
-
-    /// Completion failed, so nothing was committed. In a snapshot, a lost claim is a conflict.
-    async fn failed(
-        &self,
-        transaction: Transaction<'static, DB>,
-        claim: &Claim,
-        error: sqlx::Error,
-    ) -> Completion {
-        unwind(transaction).await;
-        let error = store_error::<DB>(error);
-        if error.is_conflict() {
-            match self.lookup(&claim.id).await {
-                Ok(record) if !still_claimed_by(record.as_ref(), claim) => return Completion::Lost,
-                Ok(_) | Err(_) => {}
-            }
-        }
-        Completion::RolledBack(error)
     }
 
     /// Completes without a transaction of the handler's.
     pub(crate) async fn complete_alone(
         &self,
         claim: &Claim,
+        lease: &Lease,
         response: &StoredResponse,
     ) -> Completion {
-        let writer = self.writer().await;
-        let conn = self.pool().acquire().await;
-        let (_writer, mut conn) = match (writer, conn) {
-            (Ok(writer), Ok(conn)) => (writer, conn),
-            (Err(error), _) => return Completion::RolledBack(error),
-            (_, Err(error)) => return Completion::RolledBack(store_error::<DB>(error)),
+        let _writer = match self.writer().await {
+            Ok(writer) => writer,
+            Err(error) => return Completion::RolledBack(error),
         };
+        let mut conn = match self.pool().acquire().await {
+            Ok(conn) => conn,
+            Err(error) => return Completion::RolledBack(store_error::<DB>(error)),
+        };
+        lease.committing();
         match queries::complete_alone::<DB>(&mut conn, claim, response).await {
             Ok(true) => Completion::Committed,
             Ok(false) => Completion::Lost,
@@ -95,21 +65,13 @@ impl<DB: Dialect> SqlxStore<DB> {
 
     /// Commits a transaction that has no record to complete.
     pub(crate) async fn commit_unclaimed(&self, open: Open<DB>) -> Completion {
-        let Open {
-            mut transaction,
-            token,
-            ..
-        } = open;
+        let Open { mut leash, .. } = open;
         // An aborted transaction would "commit", and write nothing.
-        match DB::prove(&mut transaction, &token).await {
-            Ok(Proof::Ours) => committed::<DB>(transaction.commit().await),
-            Ok(Proof::Nested) => committed::<DB>(commit_by_hand(transaction).await),
-            Ok(Proof::NotOurs) => {
-                unwind(transaction).await;
-                Completion::NotOurs
-            }
-            Err(error) => {
-                unwind(transaction).await;
+        match leash.prove().await {
+            Proof::Ours => committed::<DB>(leash.commit().await),
+            Proof::NotOurs => Completion::NotOurs,
+            Proof::Unasked(error) => {
+                leash.rollback().await;
                 Completion::RolledBack(store_error::<DB>(error))
             }
         }
@@ -117,19 +79,61 @@ impl<DB: Dialect> SqlxStore<DB> {
 
     /// Rolls back, after asking whether there still is something of ours to roll back.
     pub(crate) async fn undo(&self, open: Open<DB>) -> Rollback {
-        let Open {
-            mut transaction,
-            token,
-            ..
-        } = open;
-        let proof = DB::prove(&mut transaction, &token).await;
-        unwind(transaction).await;
+        let Open { mut leash, .. } = open;
+        let proof = leash.prove_and_undo().await;
+        leash.rollback().await;
         match proof {
-            Ok(Proof::NotOurs) => Rollback::NotOurs,
-            // An aborted transaction answers nothing, and commits nothing.
-            Ok(Proof::Ours | Proof::Nested) | Err(_) => Rollback::RolledBack,
+            Proof::NotOurs => Rollback::NotOurs,
+            Proof::Ours | Proof::Unasked(_) => Rollback::RolledBack,
         }
     }
+}
+
+/// Completion matched nothing: the claim is lost, or else the transaction is. Asks on the connection
+/// that is there: another may not be to be had.
+async fn unmatched<DB: Dialect>(mut leash: Leash<DB>, claim: &Claim, lease: &Lease) -> Completion {
+    lease.unmatched();
+    leash.rollback().await;
+    match lookup(&mut leash, claim).await {
+        Ok(record) if !still_claimed_by(record.as_ref(), claim) => Completion::Lost,
+        Ok(_) => Completion::NotOurs,
+        // Some effect may be there: the key must not become free for want of an answer.
+        Err(error) => {
+            tracing::warn!(%error, "whose record it is could not be read");
+            Completion::NotOurs
+        }
+    }
+}
+
+/// Completion failed, so nothing of ours was committed. In a snapshot, a lost claim is a conflict.
+async fn failed<DB: Dialect>(
+    mut leash: Leash<DB>,
+    claim: &Claim,
+    lease: &Lease,
+    error: sqlx::Error,
+) -> Completion {
+    if let Proof::NotOurs = leash.prove_and_undo().await {
+        return unmatched(leash, claim, lease).await;
+    }
+    leash.rollback().await;
+    let error = store_error::<DB>(error);
+    if error.is_conflict() {
+        match lookup(&mut leash, claim).await {
+            Ok(record) if !still_claimed_by(record.as_ref(), claim) => return Completion::Lost,
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Completion::RolledBack(error)
+}
+
+async fn lookup<DB: Dialect>(
+    leash: &mut Leash<DB>,
+    claim: &Claim,
+) -> Result<Option<Record>, StoreError> {
+    let row = queries::lookup::<DB>(leash, &claim.id)
+        .await
+        .map_err(store_error::<DB>)?;
+    row.map(Row::into_record).transpose()
 }
 
 /// Whether the record is still that claim's, and claimed.

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use sqlx::Database;
+use sqlx::{Database, SqlStr};
 
 use crate::row::Row;
 
@@ -41,12 +41,11 @@ pub trait Driver: Database {
         values: &[Value<'_>],
     ) -> impl Future<Output = Result<Option<Row>, sqlx::Error>> + Send;
 
-    /// Returns the one truth value it found.
-    fn fetch_bool(
+    /// Runs statements without values, as they are written.
+    fn simple(
         conn: &mut Self::Connection,
-        sql: &'static str,
-        values: &[Value<'_>],
-    ) -> impl Future<Output = Result<Option<bool>, sqlx::Error>> + Send;
+        sql: SqlStr,
+    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 }
 
 macro_rules! impl_driver {
@@ -72,15 +71,11 @@ macro_rules! impl_driver {
                 row.as_ref().map(read).transpose()
             }
 
-            async fn fetch_bool(
+            async fn simple(
                 conn: &mut Self::Connection,
-                sql: &'static str,
-                values: &[$crate::driver::Value<'_>],
-            ) -> Result<Option<bool>, sqlx::Error> {
-                let row = sqlx::query_with(sql, bind(values)?)
-                    .fetch_optional(conn)
-                    .await?;
-                row.map(|row| sqlx::Row::try_get(&row, 0)).transpose()
+                sql: sqlx::SqlStr,
+            ) -> Result<(), sqlx::Error> {
+                sqlx::raw_sql(sql).execute(conn).await.map(drop)
             }
         }
 

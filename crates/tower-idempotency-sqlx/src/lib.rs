@@ -15,6 +15,7 @@ mod check;
 mod complete;
 mod dialect;
 mod error;
+mod leash;
 mod migrate;
 mod queries;
 mod row;

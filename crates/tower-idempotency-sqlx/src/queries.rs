@@ -86,13 +86,14 @@ fn completion<'a>(claim: &'a Claim, response: &'a StoredResponse) -> Vec<Value<'
     held(&claim.id, &claim.token, &more)
 }
 
-/// Within the handler's transaction. `None`: it matched nothing.
+/// Within the handler's transaction.
 pub(crate) async fn complete<DB: Dialect>(
     conn: &mut DB::Connection,
     claim: &Claim,
     response: &StoredResponse,
-) -> Result<Option<bool>> {
-    DB::fetch_bool(conn, DB::SQL.complete, &completion(claim, response)).await
+) -> Result<bool> {
+    let values = completion(claim, response);
+    Ok(DB::execute(conn, DB::SQL.complete, &values).await? == 1)
 }
 
 pub(crate) async fn complete_alone<DB: Dialect>(

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::Pool;
-use sqlx::pool::PoolConnection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tower_idempotency_core::{
@@ -93,9 +92,29 @@ impl<DB: Dialect> SqlxStore<DB> {
     }
 
     async fn insert(&self, claim: &Claim) -> Result<Option<Row>, sqlx::Error> {
-        let mut conn: PoolConnection<DB> = self.pool.acquire().await?;
-        queries::claim::<DB>(&mut conn, claim).await
+        let Some(writer) = self.writer().await.map_err(out_of_line)? else {
+            return insert(&self.pool, claim).await;
+        };
+        // In a task that nothing cancels, with its place in the line: what frees the claim
+        // afterwards then comes after it.
+        let (pool, claim) = (self.pool.clone(), claim.clone());
+        let inserted = tokio::spawn(async move {
+            let inserted = insert(&pool, &claim).await;
+            drop(writer);
+            inserted
+        });
+        inserted.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
+}
+
+async fn insert<DB: Dialect>(pool: &Pool<DB>, claim: &Claim) -> Result<Option<Row>, sqlx::Error> {
+    let mut conn = pool.acquire().await?;
+    queries::claim::<DB>(&mut conn, claim).await
+}
+
+/// Nobody got a turn to write in time.
+fn out_of_line(_: StoreError) -> sqlx::Error {
+    sqlx::Error::PoolTimedOut
 }
 
 /// Spreads those who meet at one record; the token is as random as it gets.
@@ -115,7 +134,6 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
             let found = if look {
                 self.find(&claim.id).await
             } else {
-                let _writer = self.writer().await?;
                 self.insert(claim).await
             };
             let row = match found {
@@ -188,8 +206,11 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
     async fn complete(&self, tx: &Tx<DB>, claim: &Claim, response: &StoredResponse) -> Completion {
         match tx.slot.close() {
             Closed::Held => Completion::Leaked,
-            Closed::Unused => self.complete_alone(claim, response).await,
-            Closed::Begun(open) => self.complete_within(open, claim, response).await,
+            Closed::Unused => self.complete_alone(claim, tx.slot.lease(), response).await,
+            Closed::Begun(open) => {
+                self.complete_within(open, claim, tx.slot.lease(), response)
+                    .await
+            }
         }
     }
 

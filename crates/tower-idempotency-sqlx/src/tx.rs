@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use axum_core::extract::FromRequestParts;
 use http::request::Parts;
-use sqlx::{Connection as _, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 use tower_idempotency_core::{
     ClaimToken, Problem, ProblemKind, ResourceRef, TombstoneResource, TxError, TxGuard, TxSlot,
@@ -14,6 +13,7 @@ use tower_idempotency_core::{
 
 use crate::dialect::Dialect;
 use crate::error::store_error;
+use crate::leash::Leash;
 use crate::queries;
 use crate::store::SqlxStore;
 
@@ -30,10 +30,9 @@ pub struct Tx<DB: Dialect> {
     store: SqlxStore<DB>,
 }
 
-/// An open transaction, with what proves that it is ours.
+/// An open transaction.
 pub(crate) struct Open<DB: Dialect> {
-    pub(crate) transaction: Transaction<'static, DB>,
-    pub(crate) token: ClaimToken,
+    pub(crate) leash: Leash<DB>,
     // Dropped after the transaction.
     _writer: Option<OwnedSemaphorePermit>,
 }
@@ -61,12 +60,12 @@ impl<DB: Dialect> Tx<DB> {
     ///
     /// Safe: what was begun in vain is rolled back.
     pub async fn acquire(&self) -> Result<TxConnection<DB>, TxError> {
-        self.slot.acquire(|| self.open()).await.map(TxConnection)
+        let open = || self.slot.lease().begin(&self.store, self.open());
+        self.slot.acquire(open).await.map(TxConnection)
     }
 
     async fn open(&self) -> Result<Open<DB>, TxError> {
         let lease = self.slot.lease();
-        lease.before_begin(&self.store).await?;
         let started = Instant::now();
         let token = lease
             .claim()
@@ -76,10 +75,9 @@ impl<DB: Dialect> Tx<DB> {
         // In a task that nothing cancels: a cancelled BEGIN would give the connection back to the
         // pool inside of an open transaction (sqlx issues 4385 and 4393).
         let begun = tokio::spawn(async move {
-            let transaction = pool.begin_with(DB::begin(&token)).await?;
+            let leash = Leash::begin(&pool, &token).await?;
             Ok(Open {
-                transaction,
-                token,
+                leash,
                 _writer: writer,
             })
         });
@@ -122,57 +120,17 @@ impl<DB: Dialect> Tx<DB> {
     }
 }
 
-/// The deepest nesting of transactions that is unwound.
-const MAX_DEPTH: usize = 8;
-
-/// Rolls a transaction back, with whatever nested ones were left open in it, and returns when the
-/// database has done so.
-///
-/// sqlx 0.9 does not tell how deep a connection is, and `rollback()` would end the innermost level
-/// only, giving the connection back to the pool inside of the others. But where `begin_with` is
-/// called inside of a transaction, it fails and rolls the innermost level back, which is what is
-/// needed here.
-pub(crate) async fn unwind<DB: Dialect>(mut transaction: Transaction<'static, DB>) {
-    if !transaction.is_in_transaction() {
-        // sqlx has ended it already, and the handler may have begun another by hand.
-        let _ = DB::execute(&mut transaction, "ROLLBACK", &[]).await;
-        return;
-    }
-    for sql in DB::BEFORE_UNWINDING {
-        let _ = DB::execute(&mut transaction, sql, &[]).await;
-    }
-    for _ in 0..MAX_DEPTH {
-        if !transaction.is_in_transaction() {
-            // The roll-back was queued only; a ping waits for it.
-            let _ = transaction.ping().await;
-            return;
-        }
-        let _ = transaction.begin_with("ROLLBACK").await;
-    }
-    let _ = transaction.rollback().await;
-}
-
-/// Commits a transaction in which nested ones may have been left open: sqlx would only release the
-/// innermost, and say that all is well.
-pub(crate) async fn commit_by_hand<DB: Dialect>(
-    mut transaction: Transaction<'static, DB>,
-) -> Result<(), sqlx::Error> {
-    let committed = DB::execute(&mut transaction, "COMMIT", &[]).await;
-    unwind(transaction).await;
-    committed.map(drop)
-}
-
 impl<DB: Dialect> Deref for TxConnection<DB> {
     type Target = DB::Connection;
 
     fn deref(&self) -> &DB::Connection {
-        &self.0.transaction
+        &self.0.leash
     }
 }
 
 impl<DB: Dialect> DerefMut for TxConnection<DB> {
     fn deref_mut(&mut self) -> &mut DB::Connection {
-        &mut self.0.transaction
+        &mut self.0.leash
     }
 }
 

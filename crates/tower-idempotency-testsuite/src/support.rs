@@ -92,7 +92,7 @@ pub(crate) fn foreign(claim: &Claim) -> Claim {
 pub(crate) fn created(body: &str) -> StoredResponse {
     StoredResponse::kept(
         StatusCode::CREATED,
-        "content-type: text/plain\r\n",
+        "content-type: text/plain\n",
         body.to_owned(),
     )
 }

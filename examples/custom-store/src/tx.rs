@@ -57,7 +57,8 @@ impl RedbTx {
     ///
     /// Safe: what was begun in vain is rolled back.
     pub async fn acquire(&self) -> Result<Writer, TxError> {
-        let turn = self.slot.acquire(|| self.open()).await?;
+        let open = || self.slot.lease().begin(&self.store, self.open());
+        let turn = self.slot.acquire(open).await?;
         if turn.is_none() {
             return Err(TxError::refused("it was ended by hand"));
         }
@@ -65,11 +66,9 @@ impl RedbTx {
     }
 
     async fn open(&self) -> Result<Option<Turn>, TxError> {
-        let lease = self.slot.lease();
-        lease.before_begin(&self.store).await?;
         let started = Instant::now();
         let turn = self.store.begin().await?;
-        lease.record_begin(started.elapsed());
+        self.slot.lease().record_begin(started.elapsed());
         Ok(Some(turn))
     }
 

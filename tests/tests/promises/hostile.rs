@@ -1,6 +1,7 @@
 //! Handlers that do what they must not.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Path;
@@ -9,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use end_to_end::{Answer, Client, Server, TestDb, World, on_every_database};
 use serde_json::json;
-use sqlx::Connection as _;
+use sqlx::{Connection as _, Postgres};
 use tower_idempotency::{Tx, TxConnection};
 
 /// Where a handler leaves its guard.
@@ -70,6 +71,41 @@ async fn misbehave<D: TestDb>(
             #[expect(clippy::mem_forget, reason = "what the worst handler might do")]
             std::mem::forget(inner);
         }
+        "nested-forgotten-deep" => {
+            for _ in 0..10 {
+                let inner = conn.begin().await.expect("a savepoint");
+                #[expect(clippy::mem_forget, reason = "what the worst handler might do")]
+                std::mem::forget(inner);
+            }
+        }
+        // sqlx's count and the database's part, without anything forgotten.
+        "outer-savepoint" => {
+            D::run(&mut conn, "SAVEPOINT a").await.expect("a savepoint");
+            let mut inner = conn.begin().await.expect("another");
+            D::run(&mut inner, "RELEASE SAVEPOINT a")
+                .await
+                .expect("a release");
+            drop(inner);
+        }
+        "commit-begin-fail" => {
+            D::run(&mut conn, "COMMIT; BEGIN")
+                .await
+                .expect("another transaction");
+            let failed = D::run(&mut conn, "INSERT INTO effect (note) VALUES (NULL)").await;
+            assert!(failed.is_err());
+        }
+        "commit-begin-fail-500" => {
+            D::run(&mut conn, "COMMIT; BEGIN")
+                .await
+                .expect("another transaction");
+            let failed = D::run(&mut conn, "INSERT INTO effect (note) VALUES (NULL)").await;
+            assert!(failed.is_err());
+            return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
+        }
+        "forged-savepoint" => {
+            let sql = "ROLLBACK; BEGIN; SAVEPOINT tower_idempotency";
+            D::run(&mut conn, sql).await.expect("another transaction");
+        }
         "hold-and-acquire" => {
             let second = tx.acquire().await;
             assert!(second.is_err_and(|error| error.is_held()));
@@ -105,7 +141,7 @@ on_every_database! {
             assert_eq!(client.post(deed, "k", &json!({})).await.problem(), "in-progress");
             drop(hiding.lock().unwrap().take());
             while world.records("k", "claimed").await != 0 {
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
             assert_eq!(world.effects("x").await, 0);
         }
@@ -118,7 +154,7 @@ on_every_database! {
         let world = World::<D>::new().await;
         let server = server(&world, &Hiding::default()).await;
         let client = Client::new(&server);
-        for deed in ["commit", "commit-500", "rollback", "rollback-begin", "begin-with", "commit"] {
+        for deed in ["commit", "commit-500", "rollback", "rollback-begin", "begin-with", "commit-begin-fail", "commit-begin-fail-500", "forged-savepoint", "commit"] {
             let before = world.effects("x").await;
             let path = format!("/{deed}");
             let key = format!("{deed}-{before}");
@@ -148,20 +184,54 @@ on_every_database! {
         world.end().await;
     }
 
-    /// R50: a nested transaction that was forgotten does not make an uncommitted effect look
-    /// committed, nor does its connection do harm afterwards.
-    async fn a_forgotten_nested_transaction_does_no_harm<D>() {
+    /// R50: nested transactions that were forgotten, or ended by hand so that sqlx's count and the
+    /// database's part, make no uncommitted effect look committed, and their connections do no harm
+    /// afterwards.
+    async fn nested_transactions_that_do_not_add_up_do_no_harm<D>() {
         let world = World::<D>::with_connections(1).await;
         let server = server(&world, &Hiding::default()).await;
         let client = Client::new(&server);
-        let answer = client.post("/nested-forgotten", "k", &json!({})).await;
-        let expected = i64::from(answer.status == StatusCode::CREATED);
-        assert_eq!(world.effects("x").await, expected);
-        assert_eq!(world.records("k", "completed").await, expected);
-        for key in ["k2", "k3"] {
-            assert_eq!(client.post("/nested", key, &json!({})).await.status, StatusCode::CREATED);
+        let mut expected = 0;
+        for deed in ["nested-forgotten", "nested-forgotten-deep", "outer-savepoint"] {
+            let path = format!("/{deed}");
+            let answer = client.post(&path, deed, &json!({})).await;
+            let committed = i64::from(answer.status == StatusCode::CREATED);
+            expected += committed;
+            assert_eq!(world.effects("x").await, expected, "{deed}: {answer:?}");
+            assert_eq!(world.records(deed, "completed").await, committed, "{deed}");
+            assert_eq!(world.records(deed, "claimed").await, 0, "{deed}");
+            for key in ["after-1", "after-2"] {
+                let key = format!("{key}-{deed}");
+                let after = client.post("/nested", &key, &json!({})).await;
+                assert_eq!(after.status, StatusCode::CREATED, "after {deed}");
+                expected += 1;
+                assert_eq!(world.effects("x").await, expected, "after {deed}");
+            }
         }
-        assert_eq!(world.effects("x").await, expected + 2);
+        world.end().await;
+    }
+
+    /// R8, R50: likewise where no record is kept.
+    async fn unclaimed_transactions_that_do_not_add_up_do_no_harm<D>() {
+        let world = World::<D>::with_connections(1).await;
+        let handler = |Path(deed): Path<String>, tx: Tx<D>| misbehave(tx, deed, Hiding::default());
+        let app = Router::new().route("/{deed}", axum::routing::any(handler).layer(world.layer()));
+        let server = Server::start(app).await;
+        let client = Client::new(&server);
+        let mut expected = 0;
+        for deed in ["nested-forgotten", "nested-forgotten-deep", "outer-savepoint", "nested"] {
+            let request = client.request(http::Method::PUT, &format!("/{deed}"));
+            let answer = Answer::of(request).await;
+            expected += i64::from(answer.status == StatusCode::CREATED);
+            assert_eq!(world.effects("x").await, expected, "{deed}: {answer:?}");
+            let keyed = client.post("/nested", &format!("after-{deed}"), &json!({})).await;
+            assert_eq!(keyed.status, StatusCode::CREATED, "after {deed}");
+            expected += 1;
+            assert_eq!(world.effects("x").await, expected, "after {deed}");
+        }
+        let lost = Answer::of(client.request(http::Method::PUT, "/commit")).await;
+        assert_eq!(lost.problem(), "transaction-lost");
+        assert_eq!(lost.json()["retryable"], false);
         world.end().await;
     }
 
@@ -182,7 +252,7 @@ on_every_database! {
 /// would then say that all is well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_swallowed_failure_is_no_success() {
-    let world = World::<sqlx::Postgres>::new().await;
+    let world = World::<Postgres>::new().await;
     let server = server(&world, &Hiding::default()).await;
     let client = Client::new(&server);
     let answer = client.post("/swallow", "k", &json!({})).await;
@@ -193,4 +263,50 @@ async fn a_swallowed_failure_is_no_success() {
     assert_eq!(world.effects("x").await, 0);
     assert_eq!(world.records("k", "claimed").await, 0, "the key is free");
     world.end().await;
+}
+
+/// R64: a nested `begin_with` that failed has rolled the transaction back, in sqlx 0.9, and what follows
+/// is in autocommit. The key does not run again, though the pool has no connection to ask with, and though
+/// the record cannot be marked for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_transaction_survives_a_short_outage() {
+    for outage in [Duration::from_millis(500), Duration::from_millis(2_500)] {
+        let world = World::<Postgres>::with_connections(1).await;
+        let pool = world.pool.clone();
+        let handler = move |tx: Tx<Postgres>| {
+            let pool = pool.clone();
+            async move {
+                let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
+                assert!(conn.begin_with("BEGIN").await.is_err());
+                Postgres::insert(&mut conn, "x").await.expect("an insert");
+                drop(conn);
+                let (taken, waiting) = tokio::sync::oneshot::channel();
+                tokio::spawn(async move {
+                    let acquiring = pool.acquire();
+                    let _ = taken.send(());
+                    let _held = acquiring.await;
+                    tokio::time::sleep(outage).await;
+                });
+                let _ = waiting.await;
+                Ok::<_, Response>(StatusCode::CREATED)
+            }
+        };
+        let layer = world.layer().store_timeout(Duration::from_millis(300));
+        let server = Server::start(Router::new().route("/", post(handler).layer(layer))).await;
+        let client = Client::new(&server);
+        let first = client.post("/", "k", &json!({})).await;
+        assert_eq!(first.problem(), "transaction-lost", "{outage:?}");
+        assert_eq!(world.effects("x").await, 1);
+        let last = loop {
+            let answer = client.post("/", "k", &json!({})).await;
+            if answer.status == StatusCode::GONE {
+                break answer;
+            }
+            assert_ne!(answer.status, StatusCode::CREATED, "{outage:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        assert_eq!(last.problem(), "outcome-unknown");
+        assert_eq!(world.effects("x").await, 1, "{outage:?}");
+        world.end().await;
+    }
 }

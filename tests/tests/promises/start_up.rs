@@ -26,7 +26,7 @@ fn one(findings: &[Finding], severity: Severity, words: &[&str]) -> bool {
 }
 
 on_every_database! {
-    /// R57: the check finds nothing to say of a good database but that tests do not wait for disks,
+    /// The check finds nothing to say of a good database but that tests do not wait for disks,
     /// and says what to do where the table is missing or not as it should be.
     async fn the_check_sees_the_table<D>() {
         let world = World::<D>::new().await;
@@ -50,7 +50,7 @@ on_every_database! {
     }
 }
 
-/// R57: on PostgreSQL the check sees the key, the isolation, a proxy in between, and a read-only
+/// On PostgreSQL the check sees the key, the isolation, a proxy in between, and a read-only
 /// server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_check_sees_the_server() {
@@ -86,7 +86,7 @@ async fn the_check_sees_the_server() {
     pool.close().await;
 }
 
-/// R57: on SQLite the check sees the journal, the busy time-out, and a database that each connection
+/// On SQLite the check sees the journal, the busy time-out, and a database that each connection
 /// has of its own.
 #[tokio::test]
 async fn the_check_sees_the_file() {
@@ -126,7 +126,7 @@ async fn the_check_sees_the_file() {
     ));
 }
 
-/// R31: a pool that was hardened does not hand out a connection that a cancelled `begin` left inside
+/// A pool that was hardened does not hand out a connection that a cancelled `begin` left inside
 /// of a transaction, on which a claim would look won and be none. Where the other pool does not
 /// either, sqlx has mended it, and `harden` may go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -107,7 +107,7 @@ on_every_database! {
         world.end().await;
     }
 
-    /// R10: a handler that wants a transaction where no layer is says which line to add.
+    /// A handler that wants a transaction where no layer is says which line to add.
     async fn a_missing_layer_says_so<D>() {
         let world = World::<D>::new().await;
         let server = Server::start(Router::new().route("/", post(act::<D>))).await;
@@ -149,7 +149,7 @@ on_every_database! {
     }
 }
 
-/// R10: an extractor in front of the body is refused before the handler runs.
+/// An extractor that finds no owner is refused before the handler runs.
 #[tokio::test]
 async fn extractors_reject_with_problems() {
     let app: Router = Router::new().route(

@@ -23,7 +23,7 @@ fn users_own() -> Migrator {
 }
 
 on_every_database! {
-    /// R31: any number of processes may make the table at once, on a fresh database and again later.
+    /// Any number of processes may make the table at once, on a fresh database and again later.
     async fn migrations_may_race<D>() {
         let database = D::database().await;
         for _ in 0..2 {
@@ -61,7 +61,7 @@ on_every_database! {
     }
 }
 
-/// R31: the application's own migrations do not see ours, before or after.
+/// The application's own migrations do not see ours, before or after.
 #[tokio::test]
 async fn the_applications_own_migrations_are_left_alone() {
     let database = Postgres::database().await;

@@ -4,7 +4,6 @@ use std::future::Future;
 
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{Database, SqlSafeStr, SqlStr};
-use tower_idempotency_core::ClaimToken;
 
 use crate::check::Finding;
 use crate::driver::Driver;
@@ -40,8 +39,7 @@ pub struct Sql {
     pub claim: &'static str,
     /// id, token, fingerprint, stale_after, seen token: a stale claim or expired result.
     pub replace: &'static str,
-    /// id, token, status, kept, headers, body, resource_ref, ttl, within the transaction -> whether
-    /// the transaction is the outermost.
+    /// id, token, status, kept, headers, body, resource_ref, ttl, within the transaction.
     pub complete: &'static str,
     /// As `complete`, in a transaction of its own.
     pub complete_alone: &'static str,
@@ -76,21 +74,8 @@ pub enum ErrorClass {
     Other,
 }
 
-/// Whether a transaction is still the one that was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Proof {
-    /// It is.
-    Ours,
-    /// It is, but a nested transaction may have been left open in it.
-    Nested,
-    /// It was ended by somebody else.
-    NotOurs,
-}
-
 pub(crate) mod sealed {
-    use super::{
-        ClaimToken, Database, Driver, ErrorClass, Finding, Future, Migrator, Proof, Sql, SqlStr,
-    };
+    use super::{Database, Driver, ErrorClass, Finding, Future, Migrator, Sql, SqlStr};
 
     /// The part of [`super::Dialect`] that is nobody else's.
     #[allow(unnameable_types)]
@@ -110,14 +95,16 @@ pub(crate) mod sealed {
         /// is unwound.
         const BEFORE_UNWINDING: &'static [&'static str];
 
-        /// Begins a transaction that can be proven to be ours.
-        fn begin(token: &ClaimToken) -> SqlStr;
+        /// Commits whatever is nested. Where the driver counts down by sending a roll-back all the
+        /// same, there is something to roll back afterwards.
+        const COMMIT: &'static str;
 
-        /// Proves that a transaction is ours and alive. May be called once.
-        fn prove(
-            conn: &mut Self::Connection,
-            token: &ClaimToken,
-        ) -> impl Future<Output = Result<Proof, sqlx::Error>> + Send;
+        /// Begins a transaction that can be proven to be ours: the token is in hexadecimal digits,
+        /// and part of the savepoint's name.
+        fn begin(token: &str, savepoint: &str) -> SqlStr;
+
+        /// Whether the database says that there is no such savepoint, or no transaction at all.
+        fn lacks_savepoint(error: &dyn sqlx::error::DatabaseError) -> bool;
 
         /// What an error of the database means.
         fn classify(error: &dyn sqlx::error::DatabaseError) -> ErrorClass;

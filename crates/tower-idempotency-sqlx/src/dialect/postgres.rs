@@ -1,16 +1,12 @@
 //! PostgreSQL 13 and later.
 
-use std::fmt::Write as _;
-
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity};
 use sqlx::{AssertSqlSafe, Database, Postgres, SqlSafeStr, SqlStr};
-use tower_idempotency_core::ClaimToken;
 
 use super::sealed::DialectImpl;
-use super::{ErrorClass, Proof, Sql};
+use super::{ErrorClass, Sql};
 use crate::check::Finding;
-use crate::driver::{Driver, Value};
 
 impl_driver!(Postgres, PgArguments, PgRow);
 
@@ -82,12 +78,10 @@ impl DialectImpl for Postgres {
                  AND (r.state = 'claimed' AND r.stale_at <= now() \
                      OR r.state = 'completed' AND r.expires_at <= now())",
         // The setting is there in the transaction that was begun with this token, and in no other.
-        // In a subtransaction, a row's xmin is not the transaction's own id.
         complete: concat!(
             completing!(),
             held!(),
-            " AND current_setting('tower_idempotency.claim', true) = encode($4, 'hex') \
-             RETURNING xmin = pg_current_xact_id()::xid"
+            " AND current_setting('tower_idempotency.claim', true) = encode($4, 'hex')"
         ),
         complete_alone: concat!(completing!(), held!()),
         free: concat!("DELETE FROM tower_idempotency.record WHERE ", held!()),
@@ -131,33 +125,34 @@ impl DialectImpl for Postgres {
     // The driver counts down whatever the server answers.
     const BEFORE_UNWINDING: &'static [&'static str] = &[];
 
-    /// One message, so one round trip: a simple query takes no parameters, and a token in
-    /// hexadecimal digits needs no quoting.
-    fn begin(token: &ClaimToken) -> SqlStr {
-        let mut sql = String::from("BEGIN; SET LOCAL tower_idempotency.claim = '");
-        for byte in token.as_bytes() {
-            let _ = write!(sql, "{byte:02x}");
-        }
-        sql.push('\'');
+    // The driver then sends its ROLLBACK, with its next ping: it ends the empty transaction, where
+    // it would otherwise be a warning in the server's log.
+    const COMMIT: &'static str = "COMMIT AND CHAIN";
+
+    /// One message, so one round trip.
+    fn begin(token: &str, savepoint: &str) -> SqlStr {
+        let sql =
+            format!("BEGIN; SET LOCAL tower_idempotency.claim = '{token}'; SAVEPOINT {savepoint}");
         AssertSqlSafe(sql).into_sql_str()
     }
 
-    async fn prove(conn: &mut Self::Connection, token: &ClaimToken) -> Result<Proof, sqlx::Error> {
-        let sql = "SELECT coalesce(current_setting('tower_idempotency.claim', true), '') = encode($1, 'hex')";
-        let ours = Self::fetch_bool(conn, sql, &[Value::Bytes(token.as_bytes())]).await?;
-        Ok(if ours == Some(true) {
-            Proof::Ours
-        } else {
-            Proof::NotOurs
-        })
+    fn lacks_savepoint(error: &dyn sqlx::error::DatabaseError) -> bool {
+        // No such savepoint; no transaction.
+        matches!(error.code().as_deref(), Some("3B001" | "25P01"))
     }
 
     fn classify(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
         let code = error.code().unwrap_or_default();
+        let fatal = error
+            .try_downcast_ref::<PgDatabaseError>()
+            .is_some_and(|error| !matches!(error.severity(), PgSeverity::Error));
+        if fatal {
+            // The server has closed the connection, whatever for.
+            return ErrorClass::Unavailable;
+        }
         match (&*code, code.get(..2)) {
             ("55P03", _) => ErrorClass::Locked,
             ("42P01" | "3F000", _) => ErrorClass::NoTable,
-            // 40: conflicts; 25P02 is what a transaction says after it lost one.
             (_, Some("40")) => ErrorClass::Conflict,
             // 08: connection; 53: resources; 57: operator's intervention; 58: system;
             // 25006: a standby that has become, or still is, read-only.

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{Database, Executor as _, SqlSafeStr, SqlStr, Sqlite};
-use tower_idempotency_core::ClaimToken;
+use sqlx::{AssertSqlSafe, Database, SqlSafeStr, SqlStr, Sqlite};
 
 use super::sealed::DialectImpl;
-use super::{ErrorClass, Proof, Sql};
+use super::{ErrorClass, Sql};
 
 use crate::check::Finding;
 
@@ -87,8 +86,7 @@ impl DialectImpl for Sqlite {
             now!(),
             ")"
         ),
-        // Nested transactions were looked for before.
-        complete: concat!(completing!(), " RETURNING 1"),
+        complete: completing!(),
         complete_alone: completing!(),
         free: concat!("DELETE FROM tower_idempotency_record WHERE ", held!()),
         renew: concat!(
@@ -132,31 +130,24 @@ impl DialectImpl for Sqlite {
     // back on every level.
     const BEFORE_UNWINDING: &'static [&'static str] = &[
         "ROLLBACK",
-        "BEGIN; SAVEPOINT _sqlx_savepoint_1; SAVEPOINT _sqlx_savepoint_2; \
-         SAVEPOINT _sqlx_savepoint_3; SAVEPOINT _sqlx_savepoint_4; SAVEPOINT _sqlx_savepoint_5; \
-         SAVEPOINT _sqlx_savepoint_6; SAVEPOINT _sqlx_savepoint_7",
+        "BEGIN; SAVEPOINT _sqlx_savepoint_1; SAVEPOINT _sqlx_savepoint_2; SAVEPOINT _sqlx_savepoint_3; \
+         SAVEPOINT _sqlx_savepoint_4; SAVEPOINT _sqlx_savepoint_5; SAVEPOINT _sqlx_savepoint_6; \
+         SAVEPOINT _sqlx_savepoint_7; SAVEPOINT _sqlx_savepoint_8; SAVEPOINT _sqlx_savepoint_9; \
+         SAVEPOINT _sqlx_savepoint_10; SAVEPOINT _sqlx_savepoint_11; SAVEPOINT _sqlx_savepoint_12; \
+         SAVEPOINT _sqlx_savepoint_13; SAVEPOINT _sqlx_savepoint_14; SAVEPOINT _sqlx_savepoint_15",
     ];
 
+    const COMMIT: &'static str = "COMMIT";
+
     /// IMMEDIATE: a transaction that reads first and then writes would fail at once, whatever the
-    /// busy time-out. The savepoint is there only as long as the transaction is.
-    fn begin(_: &ClaimToken) -> SqlStr {
-        "BEGIN IMMEDIATE; SAVEPOINT tower_idempotency".into_sql_str()
+    /// busy time-out.
+    fn begin(_: &str, savepoint: &str) -> SqlStr {
+        AssertSqlSafe(format!("BEGIN IMMEDIATE; SAVEPOINT {savepoint}")).into_sql_str()
     }
 
-    async fn prove(conn: &mut Self::Connection, _: &ClaimToken) -> Result<Proof, sqlx::Error> {
-        // There where a nested transaction was rolled back, or forgotten: `commit()` would then
-        // release it, and commit nothing.
-        let nested = conn
-            .execute("RELEASE SAVEPOINT _sqlx_savepoint_1")
-            .await
-            .is_ok();
-        match conn.execute("RELEASE SAVEPOINT tower_idempotency").await {
-            Ok(_) if nested => Ok(Proof::Nested),
-            Ok(_) => Ok(Proof::Ours),
-            // No such savepoint: the transaction is over, or another one.
-            Err(sqlx::Error::Database(_)) => Ok(Proof::NotOurs),
-            Err(error) => Err(error),
-        }
+    fn lacks_savepoint(error: &dyn sqlx::error::DatabaseError) -> bool {
+        // SQLITE_ERROR: nothing else can be wrong with the statement.
+        primary_code(error) == Some(1)
     }
 
     fn classify(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {

@@ -64,10 +64,8 @@ impl FlawedTx {
     pub(crate) async fn acquire(&self, store: &FlawedStore) -> Result<TxGuard<Pending>, TxError> {
         loop {
             let slot = self.slot();
-            let begun = slot.acquire(|| async {
-                slot.lease().before_begin(store).await?;
-                Ok(begin(store, slot.lease()))
-            });
+            let pending = async { Ok(begin(store, slot.lease())) };
+            let begun = slot.acquire(|| slot.lease().begin(store, pending));
             match begun.await {
                 Err(error) if error.is_held() && store.flaw == Flaw::SecondUseWaits => {
                     tokio::time::sleep(Duration::from_millis(1)).await;
