@@ -273,3 +273,6 @@ impl<B: Body<Data = Bytes>> Capture<B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -224,3 +224,43 @@ impl fmt::Debug for Lease {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::{Fingerprint, IdempotencyKey, MemoryStore, Operation, Owner, RecordId};
+
+    /// R34: the claim is renewed until the transaction has begun, not until somebody has tried to.
+    #[tokio::test]
+    async fn renewal_ends_with_the_beginning() {
+        let store = MemoryStore::new();
+        let id = RecordId {
+            owner: Owner::shared(),
+            operation: Operation::from_static("publish"),
+            key: IdempotencyKey::from_text("k").unwrap(),
+        };
+        let claim = Claim::new(id, Fingerprint::from_stored("hs1:"));
+        store.claim(&claim).await.unwrap();
+        let lease = Lease::renewed(claim.clone());
+
+        let given_up = lease.begin(&store, pending::<Result<(), TxError>>());
+        assert!(timeout(Duration::from_millis(10), given_up).await.is_err());
+        assert_eq!(lease.renew(&store).await.unwrap(), Renewed::Yes);
+        let failed = lease.begin(&store, async { Err::<(), _>(TxError::closed()) });
+        assert!(failed.await.is_err());
+        assert_eq!(lease.renew(&store).await.unwrap(), Renewed::Yes);
+        lease.begin(&store, async { Ok(()) }).await.unwrap();
+        assert_eq!(lease.renew(&store).await.unwrap(), Renewed::Over);
+
+        store.free(&claim).await.unwrap();
+        let lost = Lease::renewed(claim);
+        assert_eq!(lost.renew(&store).await.unwrap(), Renewed::Lost);
+        let begun = lost.begin(&store, async { Ok(()) }).await;
+        assert!(begun.is_err_and(|error| error.is_claim_lost()));
+    }
+}

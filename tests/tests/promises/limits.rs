@@ -185,3 +185,30 @@ on_every_database! {
         world.end().await;
     }
 }
+
+/// R33, R34, R65: whatever duration is set, nothing overflows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_duration_is_too_long() {
+    let world = World::<sqlx::Sqlite>::new().await;
+    let longest = Duration::MAX;
+    let layer = world
+        .layer()
+        .stale_after(longest)
+        .renew_claims(longest)
+        .ttl(longest);
+    let layer = layer
+        .capture_within(longest)
+        .store_timeout(longest)
+        .wait_for_in_progress(longest);
+    let server = Server::start(effects_app(&layer)).await;
+    let client = Client::new(&server);
+    for replay in [false, true] {
+        let answer = client.post("/effects", "k", &json!({"note": "x"})).await;
+        assert_eq!(
+            (answer.status, answer.is_replay()),
+            (StatusCode::CREATED, replay)
+        );
+    }
+    assert_eq!(layer.drain(longest).await, 0);
+    world.end().await;
+}
