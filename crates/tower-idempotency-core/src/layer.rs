@@ -160,7 +160,8 @@ impl<S: Store> IdempotencyLayer<S> {
     /// for each new key. Default: none.
     ///
     /// Rename in two deployments: first the old name with the new one as its alias, then the new
-    /// name with the old one as its alias. In between, either side sees what the other claimed.
+    /// name with the old one as its alias. In between, either side sees what the other claimed. A
+    /// handler that deletes must bury under each name that the operation has had.
     ///
     /// # Panics
     ///
@@ -321,7 +322,8 @@ impl<S: Store> IdempotencyLayer<S> {
         self.set(|config| config.codec = Some(Arc::new(codec)))
     }
 
-    /// Renders problems otherwise than as `application/problem+json`. The [`Problem`] stays in the
+    /// Renders the layer's own problems otherwise than as `application/problem+json`; not those that
+    /// a handler or an extractor answers. The [`Problem`] stays in the
     /// response's extensions, and `Retry-After` is set where it is due.
     ///
     /// The status should remain the problem's: clients act on it. A 2xx is replaced by it.

@@ -100,7 +100,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn erase_owner(&self, owner: &Owner) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
     /// Deletes at most `limit` records whose ttl is over or whose claim has been stale for 30
-    /// days. Returns their number; when it is less than `limit`, there were no more.
+    /// days. Returns their number; fewer than `limit` means that no more could be just then.
     fn purge(&self, limit: u32) -> impl Future<Output = Result<u64, StoreError>> + Send;
 }
 
@@ -168,6 +168,11 @@ impl Resolution {
 }
 
 /// What can become a store: so that a layer can be made of a connection pool.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot become a store of idempotency records",
+    note = "for a pool of sqlx's, switch on the feature `postgres` or `sqlite` of tower-idempotency",
+    note = "for a store of your own, use `IdempotencyLayer::with_store`"
+)]
 pub trait IntoStore<S> {
     /// Makes the store.
     fn into_store(self) -> S;

@@ -53,8 +53,8 @@ fn debug_is_silent() {
     assert_silent(&response);
     assert_silent(&record);
     assert_silent(&record.decide(&claim.fingerprint));
-    assert_silent(&ClaimOutcome::Completed(response.clone()));
-    assert_silent(&Resolution::Other(record.clone()));
+    assert_silent(&ClaimOutcome::Completed(response));
+    assert_silent(&Resolution::Other(record));
     assert_silent(&Lease::claimed(claim));
     assert_silent(&ResponseBody::<()>::from(Bytes::from_static(
         SECRET.as_bytes(),

@@ -53,7 +53,7 @@ impl<DB: Dialect> SqlxStore<DB> {
     }
 
     /// Looks at the database before it is relied on: the table, its key, the engine's version and
-    /// settings, a pooler in between. To be logged at start; none is good.
+    /// settings, a pooler in between. Log the findings at start; an empty list is good.
     ///
     /// # Errors
     ///

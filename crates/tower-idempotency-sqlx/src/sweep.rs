@@ -10,8 +10,9 @@ const BATCH: u32 = 1_000;
 
 /// Purges the store every `interval`, in batches of 1,000, for ever.
 ///
-/// Only needed for records with a ttl: expiry itself is judged when a key is claimed, and never
-/// depends on the purge. Spawn it, and abort the task at shutdown:
+/// For records with a ttl, and claims that have been stale for 30 days; the latter are found by
+/// reading the table, so an interval of hours is right for a large one. Expiry itself is judged when
+/// a key is claimed, and never depends on the purge. Spawn it, and abort the task at shutdown:
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -22,7 +23,7 @@ const BATCH: u32 = 1_000;
 ///
 /// # Cancellation
 ///
-/// Safe at any await: each batch is one statement.
+/// Safe at any await: each statement stands by itself.
 pub async fn sweep<S: Store>(store: S, interval: Duration) -> Infallible {
     loop {
         let mut purged = 0;

@@ -128,9 +128,9 @@ let app: Router = Router::new()
 //! * **An effect outside of the database**: a mail, a call of another service. Write the intent
 //!   within the `Tx` (an outbox) and let a worker do it, with the key passed on.
 //! * **A handler that ends the transaction itself** (`COMMIT`, or DDL where that commits). The layer
-//!   notices, answers 500, and never runs the key again; but where the process dies before it can say
-//!   so, or the claim has been taken over by then, the key may run twice. This is the one exception
-//!   to the promise.
+//!   notices, answers 500, and never runs the key again; but where the process dies, is taken over or
+//!   loses its connection before it can say so, the key may run twice. This is the one exception to
+//!   the promise.
 //! * **A fail-over that loses acknowledged commits**, as to an asynchronous standby. Effect and
 //!   record are lost together, so that a retry is right.
 //! * **The extensions of a response** are not replayed, nor are headers outside of the list in
@@ -156,14 +156,21 @@ let app: Router = Router::new()
 //! | [`methods`](IdempotencyLayer::methods) | POST and PATCH; OPTIONS and HEAD never |
 //! | [`operation`](IdempotencyLayer::operation) | method and matched route: `POST /posts/{}` |
 //! | [`optional`](IdempotencyLayer::optional) | a key is required: 400 without one |
-//! | [`key_header`](IdempotencyLayer::key_header) | `Idempotency-Key`, quoted or bare |
+//! | [`key_header`](IdempotencyLayer::key_header), [`strict_keys`](IdempotencyLayer::strict_keys) | `Idempotency-Key`, quoted or bare |
+//! | [`operation_alias`](IdempotencyLayer::operation_alias) | none |
 //! | [`Owner`] | required: 500 without one; [`Owner::shared`] is an explicit choice |
 //! | [`stale_after`](IdempotencyLayer::stale_after) | 5 minutes |
 //! | [`renew_claims`](IdempotencyLayer::renew_claims) | off |
 //! | [`ttl`](IdempotencyLayer::ttl) | none: records are kept for ever |
 //! | [`mismatch_status`](IdempotencyLayer::mismatch_status) | 409 |
 //! | [`max_request_body`](IdempotencyLayer::max_request_body) | 2 MiB |
-//! | [`max_response_body`](IdempotencyLayer::max_response_body) | 1 MiB, captured within 10 seconds |
+//! | [`max_response_body`](IdempotencyLayer::max_response_body), [`capture_within`](IdempotencyLayer::capture_within) | 1 MiB, 10 seconds |
+//! | [`keep_header`](IdempotencyLayer::keep_header), [`replay_header`](IdempotencyLayer::replay_header) | those of `protocol.md`, `Idempotent-Replayed` |
+//! | [`bind_header`](IdempotencyLayer::bind_header), [`ignore_path`](IdempotencyLayer::ignore_path) | method, path, query, content headers and body count |
+//! | [`fingerprint_body_with`](IdempotencyLayer::fingerprint_body_with) | the raw bytes |
+//! | [`wait_for_in_progress`](IdempotencyLayer::wait_for_in_progress) | off: 409 at once |
+//! | [`authorize_replay_with`](IdempotencyLayer::authorize_replay_with) | whoever has the owner's key gets its result |
+//! | [`codec`](IdempotencyLayer::codec), [`problem_with`](IdempotencyLayer::problem_with) | stored as it is; `application/problem+json` |
 //! | [`store_timeout`](IdempotencyLayer::store_timeout) | 30 seconds |
 //! | [`max_in_flight`](IdempotencyLayer::max_in_flight) | 1,024 requests |
 //!
@@ -185,7 +192,10 @@ let app: Router = Router::new()
 //!
 //! The [`Store`] of a layer ([`IdempotencyLayer::store`]) can [`lookup`](Store::lookup) a record,
 //! [`release`](Store::release) a claim by the token that was looked up,
-//! [`erase_owner`](Store::erase_owner), and [`purge`](Store::purge) what has expired.
+//! [`erase_owner`](Store::erase_owner), and [`purge`](Store::purge) what has expired; `sweep` purges in
+//! the background. `SqlxStore::check` looks at the database, to be logged at start. On PostgreSQL, where
+//! the application's own `pool.begin()` may be cancelled, for instance by a time-out, make the pool with
+//! `harden`: sqlx 0.9.0 gives such connections back inside of a transaction.
 //!
 //! Each protected request has a tracing span `idempotency` with its operation, a short hash of its
 //! key, its outcome, and how long each step at the database took. Keys, owners, bodies and tokens
@@ -203,7 +213,7 @@ let app: Router = Router::new()
 pub use tower_idempotency_core::*;
 #[cfg(feature = "postgres")]
 pub use tower_idempotency_sqlx::harden;
-#[cfg(feature = "sqlx")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use tower_idempotency_sqlx::{
     Dialect, Finding, Severity, SqlxStore, Tx, TxConnection, migrate, sweep,
 };

@@ -210,7 +210,7 @@ on_every_database! {
         panics::<D>(dress, When::First).await;
     }
 
-    /// R67: the future that wraps the work panics before the claim.
+    /// R67: the future that wraps the work panics before the handler.
     async fn scoped_future<D>() {
         let dress: fn(Layer<D>, Armed) -> Layer<D> = |layer, armed| {
             layer.scope_with(move || {

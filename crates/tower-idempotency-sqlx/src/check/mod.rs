@@ -9,6 +9,7 @@ pub(crate) mod sqlite;
 
 /// Something about the database that the application should know of at start.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
@@ -20,6 +21,7 @@ pub struct Finding {
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Severity {
     /// It works, but not as well or as safely as it might.
     Warning,
