@@ -67,8 +67,7 @@ impl Model {
             }
             Phase::Running => &[Step::Begin, Step::Complete, Step::Fail],
             Phase::Begun if by_hand => &[Step::Complete, Step::Fail, Step::EndByHand],
-            Phase::Begun => &[Step::Complete, Step::Fail],
-            Phase::ByHand => &[Step::Complete, Step::Fail],
+            Phase::Begun | Phase::ByHand => &[Step::Complete, Step::Fail],
             Phase::Committing => &[Step::Commit, Step::Fail],
             Phase::Resolving => &[Step::Resolve],
             Phase::Reading => &[Step::Read],
