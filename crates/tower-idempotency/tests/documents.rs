@@ -1,6 +1,9 @@
 //! The documents say what the code does.
 
+use std::path::{Path, PathBuf};
+
 const FRONT_PAGE: &str = include_str!("../src/lib.rs");
+const GUARANTEES: &str = include_str!("../../../docs/guarantees.md");
 const README: &str = include_str!("../../../README.md");
 const LAYER: &str = include_str!("../../tower-idempotency-core/src/layer.rs");
 
@@ -38,5 +41,45 @@ fn the_front_page_has_every_setting() {
             FRONT_PAGE.contains(setting),
             "not on the front page: {setting}"
         );
+    }
+}
+
+/// Every test that `docs/guarantees.md` names is there, in a file or folder of that name.
+#[test]
+fn the_guarantees_name_tests_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut sources = Vec::new();
+    for folder in ["tests", "crates", "examples"] {
+        collect(&root.join(folder), &mut sources);
+    }
+    let named = GUARANTEES
+        .split('`')
+        .filter_map(|name| name.split_once("::"));
+    let mut seen = 0;
+    for (file, test) in named.filter(|(file, _)| !file.contains(' ') && *file != "file") {
+        let known = sources.iter().any(|(path, text)| {
+            let stem = path.file_stem().is_some_and(|stem| stem == file);
+            let parent = path.parent().and_then(Path::file_name);
+            let there = stem || parent.is_some_and(|parent| parent == file);
+            there && text.contains(test)
+        });
+        assert!(known, "no test {file}::{test}");
+        seen += 1;
+    }
+    assert!(seen > 30);
+}
+
+/// All Rust files below a folder, with their text.
+fn collect(folder: &Path, sources: &mut Vec<(PathBuf, String)>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            if !path.is_symlink() && path.file_name().is_some_and(|name| name != "target") {
+                collect(&path, sources);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).expect("text");
+            sources.push((path, text));
+        }
     }
 }
