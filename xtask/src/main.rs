@@ -10,6 +10,7 @@ mod migrations;
 mod rules;
 mod table;
 mod test;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,12 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Kills, stalls and cuts off server processes under load, and proves what clients were told.
+    Torture {
+        /// Passed on: `cargo xtask torture -- --seconds 7200 --database postgres`.
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
     /// Runs all that has to pass before a change is merged.
     Ci,
     /// Checks that every rule of protocol.md is named by a test, and no other.
@@ -49,6 +56,7 @@ type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 fn main() -> ExitCode {
     let outcome = Workspace::read().and_then(|workspace| match Arguments::parse().task {
         Task::Test { arguments } => test::run(&workspace, &arguments),
+        Task::Torture { arguments } => torture::run(&workspace, &arguments),
         Task::Ci => ci::run_all(&workspace),
         Task::Rules => rules::run(&workspace),
     });

@@ -143,8 +143,13 @@ impl<S: Store> Shared<S> {
             // Past the time the connection is dropped, and the database rolls back by itself.
             Ok(Rollback::RolledBack) | Err(_) => {
                 outcome_is(outcome);
-                self.free(claim).await;
-                (answer, Left::Nothing)
+                let freed = self.free(claim).await;
+                match answer {
+                    panic @ Report::Panic(_) => (panic, Left::Nothing),
+                    // Somebody else has the key by now, and their answer is the one that counts.
+                    _ if freed == Some(false) => (self.lost(claim).await, Left::Nothing),
+                    answer => (answer, Left::Nothing),
+                }
             }
         };
         record_us("undo_us", started);
@@ -155,13 +160,14 @@ impl<S: Store> Shared<S> {
     pub(crate) async fn reclaim(&self, tx: &S::Tx, claim: &Claim) {
         match self.store.reclaim(tx).await {
             Rollback::NotOurs => self.keep_marking(claim).await,
-            Rollback::RolledBack | Rollback::Leaked => self.free(claim).await,
+            Rollback::RolledBack | Rollback::Leaked => drop(self.free(claim).await),
         }
     }
 
-    /// Frees the key. Where that fails three times, staleness does.
-    pub(crate) async fn free(&self, claim: &Claim) {
-        self.insist("freeing", || self.store.free(claim)).await;
+    /// Frees the key, and says whether it was still this claim's. Where that fails three times,
+    /// staleness frees it.
+    pub(crate) async fn free(&self, claim: &Claim) -> Option<bool> {
+        self.insist("freeing", || self.store.free(claim)).await
     }
 
     /// Marks that some effect may be there. Says whether that could be done.
@@ -193,7 +199,7 @@ impl<S: Store> Shared<S> {
     }
 
     /// The claim is somebody else's by now: answers with their record.
-    pub(crate) async fn lost<R, E>(&self, claim: &Claim) -> Report<R, E> {
+    async fn lost<R, E>(&self, claim: &Claim) -> Report<R, E> {
         tracing::warn!("claim lost: taken over while the handler ran; its writes are rolled back");
         outcome_is("lost");
         match self.insist("lookup", || self.store.lookup(&claim.id)).await {

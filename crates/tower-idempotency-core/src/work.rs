@@ -202,9 +202,8 @@ impl<S: Store> Shared<S> {
                     .await
             }
             Ended::Stopped(Stop::Lost) => {
-                let lost = problem(ProblemKind::InProgress);
-                let (_, left) = self.undo(&tx, &claim, "lost", lost).await;
-                (self.lost(&claim).await, left)
+                self.undo(&tx, &claim, "lost", problem(ProblemKind::InProgress))
+                    .await
             }
             Ended::Stopped(Stop::Ceiling) => {
                 self.undo(&tx, &claim, "ceiling", problem(ProblemKind::HandlerTimeout))

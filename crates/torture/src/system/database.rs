@@ -1,0 +1,266 @@
+//! The database that the servers share.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::sqlite::SqlitePoolOptions;
+use sqlx::{AssertSqlSafe, Connection as _, Pool, Postgres, Sqlite, SqliteConnection};
+use test_support::{
+    Binaries, SqliteDatabase, TestDatabase, idle_in_transaction, postgres_database, sqlite_database,
+};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
+use tower_idempotency::migrate;
+use url::Url;
+
+use super::cluster::Cluster;
+use crate::Outcome;
+use crate::effects::Effects;
+use crate::history::Tables;
+use crate::server::sqlite_options;
+
+/// Which database the servers share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    Postgres,
+    Sqlite,
+}
+
+/// The isolation of transactions that do not say which they want.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Isolation {
+    #[value(name = "read committed")]
+    ReadCommitted,
+    #[value(name = "repeatable read")]
+    RepeatableRead,
+    #[value(name = "serializable")]
+    Serializable,
+}
+
+impl Isolation {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => "read committed",
+            Self::RepeatableRead => "repeatable read",
+            Self::Serializable => "serializable",
+        }
+    }
+}
+
+pub(crate) enum Database {
+    Postgres {
+        place: Place,
+        pool: Pool<Postgres>,
+    },
+    Sqlite {
+        file: SqliteDatabase,
+        pool: Pool<Sqlite>,
+    },
+}
+
+/// Where PostgreSQL is.
+pub(crate) enum Place {
+    /// A server of our own.
+    Own {
+        url: Url,
+        address: SocketAddr,
+        cluster: Box<Mutex<Cluster>>,
+    },
+    /// On the server that `TEST_POSTGRES_URL` names, which is not ours to restart.
+    Foreign(TestDatabase),
+}
+
+/// How long to wait for what is still on its way when the answers are out.
+const AFTERMATH: Duration = Duration::from_secs(5);
+
+impl Database {
+    /// Starts it, and makes the tables.
+    pub(crate) async fn start(engine: Engine, isolation: Isolation) -> Outcome<Self> {
+        match engine {
+            Engine::Postgres => {
+                let place = Place::find().await?;
+                let pool = PgPoolOptions::new().connect(place.url()).await?;
+                let sql = format!(
+                    "ALTER DATABASE {} SET default_transaction_isolation TO '{}'",
+                    place.name(),
+                    isolation.name()
+                );
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await?;
+                make(&pool).await?;
+                Ok(Self::Postgres { place, pool })
+            }
+            Engine::Sqlite => {
+                let file = sqlite_database();
+                let options = sqlite_options(&file.url())?;
+                let pool = SqlitePoolOptions::new().connect_with(options).await?;
+                make(&pool).await?;
+                Ok(Self::Sqlite { file, pool })
+            }
+        }
+    }
+
+    /// What can be put a proxy in front of.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Postgres { place, .. } => Some(place.address()),
+            Self::Sqlite { .. } => None,
+        }
+    }
+
+    /// Its URL, through a proxy where there is one.
+    pub(crate) fn url_via(&self, proxy: Option<SocketAddr>) -> String {
+        match (self, proxy) {
+            (Self::Postgres { place, .. }, Some(proxy)) => place.url_via(proxy),
+            (Self::Postgres { place, .. }, None) => place.url().to_owned(),
+            (Self::Sqlite { file, .. }, _) => file.url(),
+        }
+    }
+
+    pub(crate) fn can_restart(&self) -> bool {
+        matches!(
+            self,
+            Self::Postgres {
+                place: Place::Own { .. },
+                ..
+            }
+        )
+    }
+
+    /// Crashes the server and starts it again. Nothing where it is not ours.
+    pub(crate) async fn restart(&self) -> Outcome {
+        match self {
+            Self::Postgres {
+                place: Place::Own { cluster, .. },
+                ..
+            } => cluster.lock().await.restart().await,
+            Self::Postgres {
+                place: Place::Foreign(_),
+                ..
+            }
+            | Self::Sqlite { .. } => Ok(()),
+        }
+    }
+
+    /// Ends the database's side of a connection of some server's: one that commits, if there is one.
+    pub(crate) async fn terminate_one(&self) -> Outcome {
+        if let Self::Postgres { pool, .. } = self {
+            let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                 WHERE datname = current_database() AND pid <> pg_backend_pid() \
+                 ORDER BY (state = 'active' AND starts_with(query, 'COMMIT')) DESC, random() LIMIT 1";
+            sqlx::query(sql).execute(pool).await?;
+        }
+        Ok(())
+    }
+
+    /// Holds the write lock of a SQLite file, from a process that is none of the servers.
+    pub(crate) async fn hold_write_lock(&self, time: Duration) -> Outcome {
+        if let Self::Sqlite { file, .. } = self {
+            let mut conn = SqliteConnection::connect_with(&sqlite_options(&file.url())?).await?;
+            sqlx::raw_sql("BEGIN EXCLUSIVE").execute(&mut conn).await?;
+            sleep(time).await;
+            sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;
+            conn.close().await?;
+        }
+        Ok(())
+    }
+
+    /// The tables, once nothing is claimed and nobody is in a transaction any more, or some time
+    /// after that should be so.
+    pub(crate) async fn read_when_quiet(&self) -> Outcome<Tables> {
+        let deadline = Instant::now() + AFTERMATH;
+        loop {
+            let (claimed, idle) = match self {
+                Self::Postgres { place, pool } => (
+                    Postgres::claimed(pool).await?,
+                    idle_in_transaction(place.url()).await,
+                ),
+                Self::Sqlite { pool, .. } => (Sqlite::claimed(pool).await?, 0),
+            };
+            if claimed + idle == 0 || Instant::now() >= deadline {
+                let tables = match self {
+                    Self::Postgres { pool, .. } => Postgres::read(pool).await?,
+                    Self::Sqlite { pool, .. } => Sqlite::read(pool).await?,
+                };
+                return Ok(Tables { idle, ..tables });
+            }
+            // No event tells of it.
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub(crate) async fn stop(self) -> Outcome {
+        match self {
+            Self::Postgres { place, pool } => {
+                pool.close().await;
+                match place {
+                    Place::Own { cluster, .. } => cluster.into_inner().stop().await?,
+                    Place::Foreign(database) => drop(database),
+                }
+            }
+            Self::Sqlite { pool, .. } => pool.close().await,
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    async fn find() -> Outcome<Self> {
+        match Binaries::find() {
+            Ok(binaries) => {
+                let cluster = Cluster::start(binaries).await?;
+                Ok(Self::Own {
+                    url: cluster.url().parse()?,
+                    address: cluster.address(),
+                    cluster: Box::new(Mutex::new(cluster)),
+                })
+            }
+            Err(error) if std::env::var_os("TEST_POSTGRES_URL").is_none() => Err(error.into()),
+            Err(_) => {
+                println!("PostgreSQL: the server of TEST_POSTGRES_URL, which is never restarted");
+                Ok(Self::Foreign(postgres_database().await))
+            }
+        }
+    }
+
+    fn url(&self) -> &str {
+        match self {
+            Self::Own { url, .. } => url.as_str(),
+            Self::Foreign(database) => database.url(),
+        }
+    }
+
+    fn url_via(&self, proxy: SocketAddr) -> String {
+        match self {
+            Self::Own { url, .. } => {
+                let mut url = url.clone();
+                // A URL with a host takes both.
+                let _ = url.set_ip_host(proxy.ip());
+                let _ = url.set_port(Some(proxy.port()));
+                url.into()
+            }
+            Self::Foreign(database) => database.url_via(proxy),
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        match self {
+            Self::Own { address, .. } => *address,
+            Self::Foreign(database) => database.address(),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Own { .. } => "postgres",
+            Self::Foreign(database) => database.name(),
+        }
+    }
+}
+
+async fn make<D: Effects>(pool: &Pool<D>) -> Outcome {
+    migrate(pool).await?;
+    D::make_tables(pool).await?;
+    Ok(())
+}
