@@ -27,6 +27,7 @@ mod record;
 mod resource;
 mod response;
 mod route;
+mod run;
 mod service;
 mod slot;
 mod store;
