@@ -24,7 +24,13 @@ const STEPS: [Step; 8] = [
         cargo(workspace, &["fmt", "--all", "--check"])
     }),
     ("clippy", |workspace| {
-        let all = ["clippy", "--workspace", "--all-targets", "--all-features"];
+        let all = [
+            "clippy",
+            "--locked",
+            "--workspace",
+            "--all-targets",
+            "--all-features",
+        ];
         cargo(workspace, &[&all[..], &["--", "-D", "warnings"]].concat())
     }),
     ("docs", |workspace| {

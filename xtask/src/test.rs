@@ -20,7 +20,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Outcome {
 async fn test(workspace: &Workspace, arguments: &[String], engines: &Engines) -> Outcome {
     let mut command = command::cargo(workspace);
     command
-        .args(["test", "--all-features"])
+        .args(["test", "--no-fail-fast", "--all-features"])
         // Cargo would run the others as well.
         .args((!names_packages(arguments)).then_some("--workspace"))
         .args(arguments);

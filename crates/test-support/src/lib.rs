@@ -4,21 +4,20 @@
 //! ```
 //! # #[tokio::main] async fn main() -> Result<(), sqlx::Error> {
 //! use std::time::Duration;
-//! use sqlx::postgres::PgPoolOptions;
+//! use sqlx::{Connection, PgConnection};
 //! use test_support::{Direction, Proxy, Traffic, postgres_database};
 //!
 //! let database = postgres_database().await;
 //! let proxy = Proxy::start(database.address()).await;
-//! // Without the pool's ping, which is a round trip too.
-//! let pool = PgPoolOptions::new().test_before_acquire(false);
-//! let pool = pool.connect(&database.url_via(proxy.address())).await?;
+//! // Without a pool, whose pings are round trips too.
+//! let mut conn = PgConnection::connect(&database.url_via(proxy.address())).await?;
 //!
 //! let before = proxy.round_trips();
-//! sqlx::raw_sql("SELECT 1").execute(&pool).await?;
+//! sqlx::raw_sql("SELECT 1").execute(&mut conn).await?;
 //! assert_eq!(proxy.round_trips() - before, 1);
 //!
 //! proxy.set(Direction::ToClient, Traffic::Hold);
-//! let answer = sqlx::raw_sql("SELECT 1").execute(&pool);
+//! let answer = sqlx::raw_sql("SELECT 1").execute(&mut conn);
 //! assert!(tokio::time::timeout(Duration::from_millis(50), answer).await.is_err());
 //!
 //! proxy.reset_all();

@@ -20,6 +20,8 @@ pub(crate) struct Leash<DB: Dialect> {
     /// `None` only while it is being dropped.
     transaction: Option<Transaction<'static, DB>>,
     savepoint: String,
+    /// Whether the connection has been taken out of all transactions already.
+    unwound: bool,
 }
 
 /// Whether a transaction is still the one that was begun.
@@ -45,6 +47,7 @@ impl<DB: Dialect> Leash<DB> {
         Ok(Self {
             transaction: Some(transaction),
             savepoint,
+            unwound: false,
         })
     }
 
@@ -82,6 +85,7 @@ impl<DB: Dialect> Leash<DB> {
     pub(crate) async fn rollback(&mut self) {
         if let Some(transaction) = &mut self.transaction {
             unwind::<DB>(transaction).await;
+            self.unwound = true;
             // The roll-back may have been queued only; a ping waits for it.
             let _ = transaction.ping().await;
         }
@@ -112,6 +116,9 @@ async fn unwind<DB: Dialect>(transaction: &mut Transaction<'static, DB>) {
 impl<DB: Dialect> Drop for Leash<DB> {
     /// However it ends, a time-out included: the connection is unwound before the pool has it back.
     fn drop(&mut self) {
+        if self.unwound {
+            return;
+        }
         if let (Some(mut transaction), Ok(runtime)) =
             (self.transaction.take(), Handle::try_current())
         {

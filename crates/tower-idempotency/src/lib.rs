@@ -20,12 +20,13 @@
     all(feature = "postgres", feature = "axum"),
     doc = r##"
 ```no_run
+use axum::http::{Method, StatusCode};
+use axum::response::IntoResponse as _;
 use axum::{Json, Router, extract::Path, routing::{delete, post}};
-use http::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, Postgres};
 use tower_idempotency::{
-    IdempotencyLayer, Operation, Owner, ResourceRef, TombstoneResource, Tx, migrate,
+    IdempotencyLayer, Operation, Owner, ResourceRef, TombstoneResource, Tx, TxError, migrate,
 };
 
 const PUBLISH: Operation = Operation::from_static("publish");
@@ -85,18 +86,30 @@ let app: Router = Router::new()
     // Outside: puts the caller's `Owner` into the request's extensions.
     .layer(axum::middleware::from_fn(authenticate));
 # Ok(()) }
-#
-# async fn authenticate(mut request: axum::extract::Request, next: axum::middleware::Next) -> axum::response::Response {
-#     request.extensions_mut().insert(Owner::new("user-1").unwrap());
-#     next.run(request).await
-# }
-#
-# struct AppError;
-# impl From<sqlx::Error> for AppError { fn from(_: sqlx::Error) -> Self { Self } }
-# impl From<tower_idempotency::TxError> for AppError { fn from(_: tower_idempotency::TxError) -> Self { Self } }
-# impl axum::response::IntoResponse for AppError {
-#     fn into_response(self) -> axum::response::Response { StatusCode::INTERNAL_SERVER_ERROR.into_response() }
-# }
+
+// Whatever authenticates: a session, a token.
+async fn authenticate(mut request: axum::extract::Request, next: axum::middleware::Next) -> axum::response::Response {
+    let Ok(owner) = Owner::new("the caller's id") else {
+        return StatusCode::UNAUTHORIZED.into_response();
+    };
+    request.extensions_mut().insert(owner);
+    next.run(request).await
+}
+
+// A `TxError` is a response: 503 where a retry is right, never the database's own words.
+enum AppError { Database(sqlx::Error), Tx(TxError) }
+
+impl From<sqlx::Error> for AppError { fn from(error: sqlx::Error) -> Self { Self::Database(error) } }
+impl From<TxError> for AppError { fn from(error: TxError) -> Self { Self::Tx(error) } }
+
+impl axum::response::IntoResponse for AppError {
+    fn into_response(self) -> axum::response::Response {
+        match self {
+            Self::Database(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            Self::Tx(error) => error.into_response(),
+        }
+    }
+}
 ```
 "##
 )]
@@ -144,6 +157,7 @@ let app: Router = Router::new()
 //!
 //! * Authentication outside, or there is no owner, and every request is answered 500.
 //! * Compression outside: inside, gzip would be replayed to clients that never asked for it.
+//! * A panic goes on outwards once its key is free: a layer that catches panics belongs outside.
 //! * A time-out inside is an answer, and not 2xx: rolled back, the key is free. Outside, it only ends
 //!   the client's wait while the work goes on, and the retry gets the result.
 //! * A limit of concurrency outside does not bound the handlers whose clients have hung up; the
@@ -208,7 +222,7 @@ let app: Router = Router::new()
 //! | `postgres`, `sqlite` | the store over that pool of sqlx's |
 //! | `axum` (default) | operations named by axum's matched route |
 //!
-//! sqlx's runtime and TLS are chosen by the application.
+//! The pools are those of sqlx 0.9; its runtime and TLS are chosen by the application.
 
 pub use tower_idempotency_core::*;
 #[cfg(feature = "postgres")]

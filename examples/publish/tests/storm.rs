@@ -37,15 +37,10 @@ fn assert_calm(output: &Output) {
 }
 
 /// R31, R33, R50: impatient clients and a service that is killed again and again make each post once,
-/// on the embedded default.
-#[test]
-fn on_sqlite() {
-    assert_calm(&storm(None));
-}
-
-/// R31, R33, R50: likewise on PostgreSQL.
+/// on the embedded default and on PostgreSQL. One after the other: a storm is a load of its own.
 #[tokio::test(flavor = "multi_thread")]
-async fn on_postgres() {
+async fn each_post_is_made_once() {
+    assert_calm(&storm(None));
     let database = postgres_database().await;
     assert_calm(&storm(Some(database.url())));
     database.assert_none_idle_in_transaction().await;

@@ -53,15 +53,20 @@ impl Device {
     /// Sends until it knows what became of the post. `None`: it gave up.
     pub(super) async fn send_until_final(mut self, patience: Duration) -> Option<String> {
         let deadline = Instant::now() + patience;
-        while Instant::now() < deadline {
-            // Sometimes shorter than the handler takes.
-            let hang_up = Duration::from_millis(self.dice.u64(10..250));
+        for attempt in 0.. {
+            if Instant::now() >= deadline {
+                break;
+            }
+            // Sometimes shorter than the handler takes; longer each time, or a slow machine would
+            // be kept busy by those who do not wait for it.
+            let longer = 1 << (attempt / 2).min(5);
+            let hang_up = Duration::from_millis(self.dice.u64(10..250) * longer);
             match tokio::time::timeout(hang_up, self.send()).await {
                 Ok(Some(id)) => return Some(id),
                 Ok(None) => {}
                 Err(_) => self.tally.hung_up(),
             }
-            tokio::time::sleep(Duration::from_millis(self.dice.u64(1..60))).await;
+            tokio::time::sleep(Duration::from_millis(self.dice.u64(1..60) * longer)).await;
         }
         None
     }

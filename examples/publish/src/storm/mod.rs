@@ -23,8 +23,8 @@ use self::tally::{Findings, Tally};
 /// How many posts are on their way at once.
 const AT_ONCE: usize = 48;
 
-/// After this long without a final answer a key is stuck. Claims of the dead are stale after 1 s.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// After this long without a final answer a key is stuck. Claims of the dead are stale after 2 s.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Args)]
 pub(crate) struct Options {

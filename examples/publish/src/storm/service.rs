@@ -58,7 +58,7 @@ async fn spawn(
     let mut process = Command::new(env::current_exe()?)
         .env("DATABASE_URL", database)
         .env("LISTEN", listen)
-        .env("STALE_AFTER", "1")
+        .env("STALE_AFTER", "2")
         .env("RUST_LOG", "warn,sqlx=error")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
