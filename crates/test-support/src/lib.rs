@@ -1,5 +1,5 @@
-//! Real engines for tests: a PostgreSQL server, a database of its own for every test, and a proxy
-//! that breaks connections.
+//! Real engines for tests: a PostgreSQL and a MariaDB server, a database of its own for every test,
+//! and a proxy that breaks connections.
 //!
 //! ```
 //! # #[tokio::main] async fn main() -> Result<(), sqlx::Error> {
@@ -26,17 +26,25 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The server is the one that `TEST_POSTGRES_URL` names, else one that this process starts when
-//! the first database is asked for. A server of ours and its folder are gone soon after the
+//! The server is the one that `TEST_POSTGRES_URL` or `TEST_MYSQL_URL` names, else one that this
+//! process starts when the first database is asked for. A server of ours and its folder are gone soon after the
 //! process that started it, however that process ended.
 
+mod error;
+mod mysql;
+mod names;
+mod place;
 mod postgres;
 mod proxy;
+mod shell;
 mod sqlite;
 
+pub use error::ServerError;
+pub use mysql::{MariadbBinaries, MariadbServer, MysqlAdmin, MysqlDatabase, mysql_database};
+pub use names::run_prefix;
 pub use postgres::{
-    Admin, Binaries, PostgresServer, ServerError, ServerSettings, TestDatabase,
-    idle_in_transaction, postgres_database, run_prefix,
+    Admin, Binaries, PostgresServer, ServerSettings, TestDatabase, idle_in_transaction,
+    postgres_database,
 };
 pub use proxy::{Direction, Proxy, Traffic};
 pub use sqlite::{SqliteDatabase, sqlite_database, sqlite_version};

@@ -1,5 +1,6 @@
 //! The plumbing that is the same for every driver, but that sqlx's traits do not let be generic.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 
@@ -32,19 +33,42 @@ impl fmt::Debug for Value<'_> {
     }
 }
 
+/// A statement as it is written, which says where its parameters go.
+pub trait Written: Copy + fmt::Debug + Send + Sync + 'static {
+    /// The text.
+    fn sql(self) -> &'static str;
+
+    /// The parameters in the order of the placeholders, where those are not numbered.
+    fn arrange<'v, 'a>(self, values: &'v [Value<'a>]) -> Cow<'v, [Value<'a>]>;
+}
+
+/// With numbered placeholders.
+impl Written for &'static str {
+    fn sql(self) -> &'static str {
+        self
+    }
+
+    fn arrange<'v, 'a>(self, values: &'v [Value<'a>]) -> Cow<'v, [Value<'a>]> {
+        Cow::Borrowed(values)
+    }
+}
+
 /// Runs one statement.
 pub trait Driver: Database {
+    /// How statements are written.
+    type Written: Written;
+
     /// Returns how many rows it changed.
     fn execute(
         conn: &mut Self::Connection,
-        sql: &'static str,
+        statement: Self::Written,
         values: &[Value<'_>],
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
 
     /// Returns the record it found.
     fn fetch_record(
         conn: &mut Self::Connection,
-        sql: &'static str,
+        statement: Self::Written,
         values: &[Value<'_>],
     ) -> impl Future<Output = Result<Option<Row>, sqlx::Error>> + Send;
 
@@ -55,26 +79,38 @@ pub trait Driver: Database {
     ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 }
 
+/// Text, whether it comes as such or as bytes.
+pub(crate) fn text(value: impl Into<Vec<u8>>) -> Result<String, sqlx::Error> {
+    String::from_utf8(value.into()).map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
 macro_rules! impl_driver {
-    ($db:ty, $arguments:ty, $row:ty) => {
+    ($db:ty, $statement:ty, $arguments:ty, $row:ty, $text:ty) => {
         impl $crate::driver::Driver for $db {
+            type Written = $statement;
+
             async fn execute(
                 conn: &mut Self::Connection,
-                sql: &'static str,
+                statement: $statement,
                 values: &[$crate::driver::Value<'_>],
             ) -> Result<u64, sqlx::Error> {
-                let done = sqlx::query_with(sql, bind(values)?).execute(conn).await?;
-                Ok(done.rows_affected())
+                use $crate::driver::Written as _;
+
+                let values = bind(&statement.arrange(values))?;
+                let query = sqlx::query_with(statement.sql(), values);
+                Ok(query.execute(conn).await?.rows_affected())
             }
 
             async fn fetch_record(
                 conn: &mut Self::Connection,
-                sql: &'static str,
+                statement: $statement,
                 values: &[$crate::driver::Value<'_>],
             ) -> Result<Option<$crate::row::Row>, sqlx::Error> {
-                let row = sqlx::query_with(sql, bind(values)?)
-                    .fetch_optional(conn)
-                    .await?;
+                use $crate::driver::Written as _;
+
+                let values = bind(&statement.arrange(values))?;
+                let query = sqlx::query_with(statement.sql(), values);
+                let row = query.fetch_optional(conn).await?;
                 row.as_ref().map(read).transpose()
             }
 
@@ -108,18 +144,23 @@ macro_rules! impl_driver {
 
         fn read(row: &$row) -> Result<$crate::row::Row, sqlx::Error> {
             use sqlx::Row as _;
+            use $crate::driver::text;
 
+            let some_text = |column: usize| {
+                let value: Option<$text> = row.try_get(column)?;
+                value.map(text).transpose()
+            };
             Ok($crate::row::Row {
-                state: row.try_get(0)?,
+                state: text(row.try_get::<$text, _>(0)?)?,
                 claim_token: row.try_get(1)?,
                 claimed_at_ms: row.try_get(2)?,
                 stale: row.try_get(3)?,
-                fingerprint: row.try_get(4)?,
+                fingerprint: some_text(4)?,
                 status: row.try_get(5)?,
                 kept: row.try_get(6)?,
                 headers: row.try_get(7)?,
                 body: row.try_get(8)?,
-                resource_ref: row.try_get(9)?,
+                resource_ref: some_text(9)?,
                 expired: row.try_get(10)?,
             })
         }

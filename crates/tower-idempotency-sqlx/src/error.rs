@@ -10,7 +10,9 @@ use crate::dialect::{Dialect, ErrorClass};
 /// What a client, a log and the layer are to make of an error of sqlx's.
 pub(crate) fn store_error<DB: Dialect>(error: sqlx::Error) -> StoreError {
     match classify::<DB>(&error) {
-        ErrorClass::Unavailable | ErrorClass::Locked => StoreError::unavailable(error),
+        ErrorClass::Disconnected | ErrorClass::Unavailable | ErrorClass::Locked => {
+            StoreError::unavailable(error)
+        }
         ErrorClass::Conflict => StoreError::conflict(error),
         ErrorClass::NoTable => StoreError::other(NoTable(error)),
         ErrorClass::Other => match error {
@@ -25,9 +27,8 @@ pub(crate) fn store_error<DB: Dialect>(error: sqlx::Error) -> StoreError {
 pub(crate) fn classify<DB: Dialect>(error: &sqlx::Error) -> ErrorClass {
     match error {
         sqlx::Error::Database(error) => DB::classify(error.as_ref()),
-        sqlx::Error::Io(_)
-        | sqlx::Error::Tls(_)
-        | sqlx::Error::Protocol(_)
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => ErrorClass::Disconnected,
+        sqlx::Error::Tls(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed => ErrorClass::Unavailable,
@@ -49,9 +50,4 @@ impl StdError for NoTable {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         Some(&self.0)
     }
-}
-
-/// A connection that broke off.
-pub(crate) fn is_io(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Io(_) | sqlx::Error::Protocol(_))
 }

@@ -78,7 +78,11 @@ impl<DB: Dialect> Leash<DB> {
 
     /// Commits, whatever is nested. The connection goes back when the leash is dropped.
     pub(crate) async fn commit(&mut self) -> Result<(), sqlx::Error> {
-        DB::simple(self, SqlStr::from_static(DB::COMMIT)).await
+        let ended = DB::simple(self, SqlStr::from_static(DB::COMMIT)).await;
+        if let (Err(_), Some(sql)) = (&ended, DB::AFTER_FAILED_COMMIT) {
+            let _ = DB::simple(self, SqlStr::from_static(sql)).await;
+        }
+        ended
     }
 
     /// Rolls back, and returns when the database has done so.
@@ -107,6 +111,8 @@ async fn unwind<DB: Dialect>(transaction: &mut Transaction<'static, DB>) {
             if !transaction.is_in_transaction() {
                 return;
             }
+            // Where the roll-back is queued, its error is that of the statement after it.
+            let _ = transaction.ping().await;
         }
     }
     // sqlx has ended it already, and the handler may have begun another by hand.

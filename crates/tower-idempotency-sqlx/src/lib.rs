@@ -5,7 +5,7 @@
 
 // Without a database there is nobody to use what they have in common.
 #![cfg_attr(
-    not(any(feature = "postgres", feature = "sqlite")),
+    not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
     allow(dead_code, unused_macros)
 )]
 
@@ -15,6 +15,7 @@ mod check;
 mod complete;
 mod dialect;
 mod error;
+mod harden;
 mod leash;
 mod migrate;
 mod queries;
@@ -23,10 +24,9 @@ mod store;
 mod sweep;
 mod tx;
 
-#[cfg(feature = "postgres")]
-pub use check::postgres::harden;
 pub use check::{Finding, Severity};
 pub use dialect::Dialect;
+pub use harden::harden;
 pub use migrate::migrate;
 pub use store::SqlxStore;
 pub use sweep::sweep;

@@ -56,7 +56,7 @@ pub(crate) async fn claim<DB: Dialect>(
         text(claim.fingerprint.as_str()),
         Value::Int(millis(claim.stale_after)),
     ];
-    DB::fetch_record(conn, DB::SQL.claim, &held(&claim.id, &claim.token, &more)).await
+    DB::claim(conn, &held(&claim.id, &claim.token, &more)).await
 }
 
 pub(crate) async fn replace<DB: Dialect>(

@@ -33,6 +33,24 @@ impl fmt::Debug for Row {
 }
 
 impl Row {
+    /// What a claiming statement that returns nothing would return of a record which it just made.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn acquired() -> Self {
+        Self {
+            state: "acquired".into(),
+            claim_token: None,
+            claimed_at_ms: 0,
+            stale: false,
+            fingerprint: None,
+            status: None,
+            kept: None,
+            headers: None,
+            body: None,
+            resource_ref: None,
+            expired: false,
+        }
+    }
+
     /// The state that a claiming statement gives a record which it just made.
     pub(crate) fn is_acquired(&self) -> bool {
         self.state == "acquired"

@@ -16,7 +16,7 @@ use tower_idempotency_core::{
 use crate::check::Finding;
 use crate::complete::still_claimed_by;
 use crate::dialect::{Dialect, ErrorClass};
-use crate::error::{classify, is_io, store_error};
+use crate::error::{classify, store_error};
 use crate::queries;
 use crate::row::Row;
 use crate::tx::Tx;
@@ -151,8 +151,11 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
                     }
                     // A connection that died in the pool. The claim carries its own token, so
                     // that a second one is the same.
-                    ErrorClass::Unavailable if attempt == 0 && is_io(&error) => continue,
-                    ErrorClass::Unavailable | ErrorClass::NoTable | ErrorClass::Other => {
+                    ErrorClass::Disconnected if attempt == 0 => continue,
+                    ErrorClass::Disconnected
+                    | ErrorClass::Unavailable
+                    | ErrorClass::NoTable
+                    | ErrorClass::Other => {
                         return Err(store_error::<DB>(error));
                     }
                 },

@@ -225,8 +225,6 @@ impl axum::response::IntoResponse for AppError {
 //! The pools are those of sqlx 0.9; its runtime and TLS are chosen by the application.
 
 pub use tower_idempotency_core::*;
-#[cfg(feature = "postgres")]
-pub use tower_idempotency_sqlx::harden;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use tower_idempotency_sqlx::{
     Dialect, Finding, Severity, SqlxStore, Tx, TxConnection, migrate, sweep,

@@ -1,13 +1,14 @@
 //! What is done with the server's own database.
 
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection as _, Error};
 use tokio::time::timeout;
+
+use crate::place::timed_out;
 
 /// A connection to a server's own database, from which others are created and dropped.
 pub struct Admin {
@@ -87,10 +88,6 @@ impl Admin {
         let socket = format!("{folder}/.s.PGSQL.{}", address.port());
         (address.ip().is_loopback() && std::fs::exists(socket).ok()?).then(|| folder.to_owned())
     }
-}
-
-pub(super) fn timed_out() -> Error {
-    Error::Io(io::ErrorKind::TimedOut.into())
 }
 
 impl fmt::Debug for Admin {

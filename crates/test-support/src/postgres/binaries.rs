@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::ServerError;
+use super::ENGINE;
+use crate::ServerError;
 
 /// The folder of one PostgreSQL installation's server binaries.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ impl Binaries {
             .chain(from_pg_config())
             .chain(from_packages())
             .find_map(Self::in_folder)
-            .ok_or_else(ServerError::no_binaries)
+            .ok_or_else(|| ServerError::no_binaries(&ENGINE))
     }
 
     fn in_folder(folder: PathBuf) -> Option<Self> {

@@ -1,24 +1,22 @@
 //! A database of its own for each test.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::thread;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use sqlx::{Connection as _, Error, PgConnection};
-use tokio::runtime;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use url::Url;
 
-use super::admin::{Admin, timed_out};
-use super::shared::{fresh_name, server_url};
+use super::{Admin, ENGINE, PostgresServer};
+use crate::names::fresh_name;
+use crate::place::{self, Place};
 
 /// A fresh PostgreSQL database, dropped at the end together with the connections to it.
 #[derive(Debug)]
 pub struct TestDatabase {
-    name: String,
-    url: Url,
-    address: SocketAddr,
+    place: Place,
     socket_folder: Option<String>,
 }
 
@@ -43,14 +41,10 @@ impl TestDatabase {
         let mut admin = Admin::connect(server.as_str()).await?;
         let name = fresh_name();
         admin.create(&name).await?;
-        let address = resolve(server).await?;
-        let socket_folder = admin.socket_folder(address).await;
-        let mut url = server.clone();
-        url.set_path(&name);
+        let place = Place::on(server, name, 5432).await?;
+        let socket_folder = admin.socket_folder(place.address).await;
         Ok(Self {
-            name,
-            url,
-            address,
+            place,
             socket_folder,
         })
     }
@@ -58,13 +52,13 @@ impl TestDatabase {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.place.name
     }
 
     /// Its URL, over TCP.
     #[must_use]
     pub fn url(&self) -> &str {
-        self.url.as_str()
+        self.place.url.as_str()
     }
 
     /// Its URL over the server's unix socket. None where the server is not on this machine or
@@ -72,7 +66,7 @@ impl TestDatabase {
     #[must_use]
     pub fn socket_url(&self) -> Option<String> {
         let folder = self.socket_folder.as_deref()?;
-        let mut url = self.url.clone();
+        let mut url = self.place.url.clone();
         url.query_pairs_mut().append_pair("host", folder);
         Some(url.into())
     }
@@ -80,7 +74,7 @@ impl TestDatabase {
     /// Where its server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.place.address
     }
 
     /// Its URL with the server's address replaced by that of a proxy.
@@ -90,11 +84,7 @@ impl TestDatabase {
     /// Never: the URL has a host.
     #[must_use]
     pub fn url_via(&self, proxy: SocketAddr) -> String {
-        let mut url = self.url.clone();
-        url.set_ip_host(proxy.ip()).expect("the URL has a host");
-        url.set_port(Some(proxy.port()))
-            .expect("the URL has a host");
-        url.into()
+        self.place.url_via(proxy)
     }
 
     /// Checks that no connection to it stays idle in transaction.
@@ -144,44 +134,24 @@ async fn count_idle(url: &str) -> Result<i64, Error> {
     Ok(count)
 }
 
-async fn resolve(server: &Url) -> Result<SocketAddr, Error> {
-    let host = server.host_str().unwrap_or_default();
-    // An IPv6 address stands in brackets in a URL.
-    let host = host.trim_matches(['[', ']']).to_owned();
-    let port = server.port().unwrap_or(5432);
-    spawn_blocking(move || (host, port).to_socket_addrs()?.next().ok_or_else(not_found))
-        .await
-        .map_err(|error| Error::Io(error.into()))?
-        .map_err(Error::Io)
-}
-
-fn not_found() -> std::io::Error {
-    std::io::ErrorKind::NotFound.into()
+/// The URL of the shared server, as one who may create databases. Blocks while it starts.
+pub(super) fn server_url() -> &'static Url {
+    static URL: OnceLock<Url> = OnceLock::new();
+    // A server of our own lives as long as the process: the pipe to its shell closes with it.
+    static OWN: OnceLock<PostgresServer> = OnceLock::new();
+    let own =
+        || OWN.get_or_init(|| PostgresServer::start().unwrap_or_else(|error| panic!("{error}")));
+    URL.get_or_init(|| place::server_url(&ENGINE, || own().url()))
 }
 
 impl Drop for TestDatabase {
-    /// Waits for it, so that a process that ends right after leaves nothing on a foreign server.
     fn drop(&mut self) {
-        let name = self.name.clone();
-        let dropped = thread::spawn(move || drop_database(&name)).join();
-        if let Ok(Err(error)) = dropped {
-            eprintln!("database {} is left: {error}", self.name);
-        }
+        let name = &self.place.name;
+        place::run_to_end(name, || async move {
+            Admin::connect(server_url().as_str())
+                .await?
+                .drop(name)
+                .await
+        });
     }
-}
-
-fn drop_database(name: &str) -> Result<(), Error> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Io)?;
-    let dropping = async {
-        let mut admin = Admin::connect(server_url().as_str()).await?;
-        admin.drop(name).await
-    };
-    runtime.block_on(async {
-        timeout(Duration::from_secs(20), dropping)
-            .await
-            .unwrap_or_else(|_| Err(timed_out()))
-    })
 }

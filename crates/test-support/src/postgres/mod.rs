@@ -3,9 +3,7 @@
 mod admin;
 mod binaries;
 mod database;
-mod error;
 mod server;
-mod shared;
 
 #[cfg(test)]
 mod tests;
@@ -13,6 +11,14 @@ mod tests;
 pub use admin::Admin;
 pub use binaries::Binaries;
 pub use database::{TestDatabase, idle_in_transaction, postgres_database};
-pub use error::ServerError;
 pub use server::{PostgresServer, ServerSettings};
-pub use shared::run_prefix;
+
+use crate::error::Engine;
+
+pub(crate) static ENGINE: Engine = Engine {
+    name: "PostgreSQL",
+    wanted: "PostgreSQL 13",
+    word: "postgres",
+    variable: "TEST_POSTGRES_URL",
+    users: &["postgres", "nobody"],
+};

@@ -8,7 +8,7 @@ binaries=$1
 folder=$2
 data=$folder/data
 
-"$binaries/initdb" -D "$data" -A trust -U postgres -N --no-locale -E UTF8 >"$folder/initdb.log" 2>&1 &&
+"$binaries/initdb" -D "$data" -A trust -U postgres -N --no-locale -E UTF8 >"$folder/install.log" 2>&1 &&
     cat "$folder/settings" >>"$data/postgresql.conf" && {
     # A child of ours and not of pg_ctl, so that it can be waited for.
     "$binaries/postgres" -D "$data" >"$folder/server.log" 2>&1 &

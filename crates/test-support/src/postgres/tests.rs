@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use tokio::time::{Instant, sleep};
 
-use super::shared::server_url;
+use super::database::server_url;
 use super::{
     Admin, Binaries, PostgresServer, ServerSettings, idle_in_transaction, postgres_database,
 };
@@ -57,7 +57,7 @@ async fn a_killed_process_leaves_nothing() -> Result<(), Box<dyn Error>> {
         let _server = PostgresServer::start()?;
         return std::future::pending().await;
     }
-    for file in ["initdb.log", "data/postmaster.pid"] {
+    for file in ["install.log", "data/postmaster.pid"] {
         let mut child = Command::new(env::current_exe()?)
             .args([
                 "--exact",
@@ -135,7 +135,7 @@ async fn a_dropped_database_is_gone() -> Result<(), sqlx::Error> {
 async fn a_runs_databases_are_found_by_prefix() -> Result<(), sqlx::Error> {
     let kept = postgres_database().await;
     let mut admin = Admin::connect(server_url().as_str()).await?;
-    let prefix = super::run_prefix();
+    let prefix = crate::run_prefix();
     admin.create(&format!("{prefix}a")).await?;
     admin.create(&format!("{prefix}b")).await?;
     assert_eq!(admin.drop_all(&prefix).await?, 2);

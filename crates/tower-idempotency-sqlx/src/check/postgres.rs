@@ -1,6 +1,5 @@
 //! PostgreSQL.
 
-use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, Row as _};
 
 use super::{Finding, table};
@@ -68,30 +67,4 @@ pub(crate) async fn findings(pool: &PgPool) -> Result<Vec<Finding>, sqlx::Error>
         ));
     }
     Ok(findings)
-}
-
-/// Keeps connections out of a pool that were given back inside of a transaction.
-///
-/// In sqlx 0.9.0 a `begin()` that is cancelled, for instance by a time-out around it, gives its
-/// connection back like that (sqlx issues 4385 and 4393), and whatever runs on it next looks done
-/// and is not: also a claim. The layer's own transactions are begun so that nothing cancels them;
-/// this is for those of the application on the same pool. Costs a round trip for each time that a
-/// connection goes back. Sets `after_release`, of which a pool has one.
-///
-/// ```no_run
-/// # use sqlx::postgres::PgPoolOptions;
-/// # async fn connect(url: &str) -> sqlx::Result<sqlx::PgPool> {
-/// tower_idempotency_sqlx::harden(PgPoolOptions::new().max_connections(20)).connect(url).await
-/// # }
-/// ```
-#[must_use]
-pub fn harden(options: PgPoolOptions) -> PgPoolOptions {
-    options.after_release(|conn, _| {
-        Box::pin(async move {
-            // One simple query: outside of a transaction, both are the time of its arrival.
-            let probe = sqlx::raw_sql("SELECT now() = statement_timestamp()");
-            let row = sqlx::Executor::fetch_one(conn, probe).await?;
-            row.try_get(0)
-        })
-    })
 }

@@ -1,25 +1,30 @@
 //! What differs between the databases: one file each, of the same shape.
 
 use std::future::Future;
+use std::time::Duration;
 
-use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Database, SqlSafeStr, SqlStr};
 
 use crate::check::Finding;
-use crate::driver::Driver;
+use crate::driver::{Driver, Value};
+use crate::row::Row;
 
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-/// A database that can hold records: `Postgres` and `Sqlite`, each with the feature of its name.
+/// A database that can hold records: `Postgres`, `Sqlite` and `MySql` (MariaDB too), each with the
+/// feature of its name.
 ///
 /// Sealed: its items are private. To use another database, implement
 /// [`Store`](tower_idempotency_core::Store).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no database of tower-idempotency",
-    note = "switch on the crate's feature `postgres` or `sqlite`"
+    note = "switch on the crate's feature `postgres`, `sqlite` or `mysql`"
 )]
 pub trait Dialect: sealed::DialectImpl {}
 
@@ -27,41 +32,43 @@ impl<DB: sealed::DialectImpl> Dialect for DB {}
 
 /// The statements, with the same columns and parameters on every database.
 ///
-/// Parameters are numbered. `id` stands for owner, operation and key, which are 1, 2 and 3;
+/// Parameters are numbered, in the statement or beside it. `id` stands for owner, operation and key, which are 1, 2 and 3;
 /// times are milliseconds from now. Tables are qualified, so that a `search_path` cannot hide them,
 /// and columns named, so that an ALTER does not break cached plans.
 #[derive(Debug)]
-pub struct Sql {
+pub struct Sql<S> {
     /// id -> the record's columns, in the order of [`crate::row`].
-    pub lookup: &'static str,
+    pub lookup: S,
     /// id, token, fingerprint, stale_after -> the columns, with the state `acquired` where the
-    /// record is new. No row: ask [`Sql::lookup`].
-    pub claim: &'static str,
+    /// record is new. No row: ask [`Sql::lookup`]. To be run by [`sealed::DialectImpl::claim`].
+    pub claim: S,
     /// id, token, fingerprint, stale_after, seen token: a stale claim or expired result.
-    pub replace: &'static str,
+    pub replace: S,
     /// id, token, status, kept, headers, body, resource_ref, ttl, within the transaction.
-    pub complete: &'static str,
+    pub complete: S,
     /// As `complete`, in a transaction of its own.
-    pub complete_alone: &'static str,
+    pub complete_alone: S,
     /// id, token.
-    pub free: &'static str,
+    pub free: S,
     /// id, token, stale_after.
-    pub renew: &'static str,
+    pub renew: S,
     /// id, token, status.
-    pub mark_unknown: &'static str,
+    pub mark_unknown: S,
     /// owner, operation, resource_ref.
-    pub tombstone: &'static str,
+    pub tombstone: S,
     /// owner.
-    pub erase_owner: &'static str,
+    pub erase_owner: S,
     /// limit.
-    pub purge_expired: &'static str,
+    pub purge_expired: S,
     /// limit, age.
-    pub purge_stale: &'static str,
+    pub purge_stale: S,
 }
 
 /// What a database's error means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
+    /// The connection is gone: another may be better.
+    Disconnected,
     /// Unreachable, going down, or too busy.
     Unavailable,
     /// A concurrent transaction won.
@@ -75,13 +82,16 @@ pub enum ErrorClass {
 }
 
 pub(crate) mod sealed {
-    use super::{Database, Driver, ErrorClass, Finding, Future, Migrator, Sql, SqlStr};
+    use super::{
+        Database, Driver, ErrorClass, Finding, Future, MigrateError, Migrator, Row, Sql, SqlStr,
+        Value,
+    };
 
     /// The part of [`super::Dialect`] that is nobody else's.
     #[allow(unnameable_types)]
     pub trait DialectImpl: Driver {
         /// The statements.
-        const SQL: &'static Sql;
+        const SQL: &'static Sql<Self::Written>;
         /// Whether one transaction at a time writes: others then wait in line outside of the
         /// database, where they hold no connection.
         const SINGLE_WRITER: bool;
@@ -99,6 +109,18 @@ pub(crate) mod sealed {
         /// same, there is something to roll back afterwards.
         const COMMIT: &'static str;
 
+        /// Ends the connection after a COMMIT that failed, where what the database says of the
+        /// transaction afterwards is not to be relied on.
+        const AFTER_FAILED_COMMIT: Option<&'static str>;
+
+        /// Runs [`Sql::claim`].
+        fn claim(
+            conn: &mut Self::Connection,
+            values: &[Value<'_>],
+        ) -> impl Future<Output = Result<Option<Row>, sqlx::Error>> + Send {
+            Self::fetch_record(conn, Self::SQL.claim, values)
+        }
+
         /// Begins a transaction that can be proven to be ours: the token is in hexadecimal digits,
         /// and part of the savepoint's name.
         fn begin(token: &str, savepoint: &str) -> SqlStr;
@@ -112,6 +134,12 @@ pub(crate) mod sealed {
         /// Whether a COMMIT that ended with this error of the database certainly did not happen.
         fn certainly_not_committed(error: &dyn sqlx::error::DatabaseError) -> bool;
 
+        /// Whether a connection that goes back to its pool is outside of all transactions. Asked of
+        /// the database, as the driver may not know.
+        fn is_clean(
+            conn: &mut Self::Connection,
+        ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
+
         /// What is to be known of the database at start.
         fn findings(
             pool: &sqlx::Pool<Self>,
@@ -123,7 +151,7 @@ pub(crate) mod sealed {
         /// Runs them.
         fn run_migrations(
             pool: &sqlx::Pool<Self>,
-        ) -> impl Future<Output = Result<(), sqlx::migrate::MigrateError>> + Send
+        ) -> impl Future<Output = Result<(), MigrateError>> + Send
         where
             Self: Database;
     }
@@ -136,4 +164,23 @@ fn migrator(files: &[(i64, &'static str, &'static str)]) -> Migrator {
         Migration::new(*version, description, MigrationType::Simple, sql, false)
     });
     Migrator::with_migrations(migrations.collect())
+}
+
+/// Runs the migrations where other processes may do so at the same time, and no lock keeps them
+/// apart: one makes the table, and the others fail and then find it made.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+async fn migrate_patiently<DB>(pool: &sqlx::Pool<DB>) -> Result<(), MigrateError>
+where
+    DB: sealed::DialectImpl,
+    DB::Connection: sqlx::migrate::Migrate,
+{
+    for pause in [10, 50, 250] {
+        match DB::migrator().run(pool).await {
+            Err(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => {
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+            ended => return ended,
+        }
+    }
+    DB::migrator().run(pool).await
 }

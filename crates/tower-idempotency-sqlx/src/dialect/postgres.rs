@@ -2,13 +2,13 @@
 
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity};
-use sqlx::{AssertSqlSafe, Database, Postgres, SqlSafeStr, SqlStr};
+use sqlx::{AssertSqlSafe, Database, PgConnection, Postgres, Row as _, SqlSafeStr, SqlStr};
 
 use super::sealed::DialectImpl;
 use super::{ErrorClass, Sql};
 use crate::check::Finding;
 
-impl_driver!(Postgres, PgArguments, PgRow);
+impl_driver!(Postgres, &'static str, PgArguments, PgRow, String);
 
 macro_rules! columns {
     () => {
@@ -33,7 +33,7 @@ macro_rules! completing {
 }
 
 impl DialectImpl for Postgres {
-    const SQL: &'static Sql = &Sql {
+    const SQL: &'static Sql<&'static str> = &Sql {
         lookup: concat!(
             "SELECT ",
             columns!(),
@@ -128,6 +128,7 @@ impl DialectImpl for Postgres {
     // The driver then sends its ROLLBACK, with its next ping: it ends the empty transaction, where
     // it would otherwise be a warning in the server's log.
     const COMMIT: &'static str = "COMMIT AND CHAIN";
+    const AFTER_FAILED_COMMIT: Option<&'static str> = None;
 
     /// One message, so one round trip.
     fn begin(token: &str, savepoint: &str) -> SqlStr {
@@ -148,7 +149,7 @@ impl DialectImpl for Postgres {
             .is_some_and(|error| !matches!(error.severity(), PgSeverity::Error));
         if fatal {
             // The server has closed the connection, whatever for.
-            return ErrorClass::Unavailable;
+            return ErrorClass::Disconnected;
         }
         match (&*code, code.get(..2)) {
             ("55P03", _) => ErrorClass::Locked,
@@ -170,6 +171,12 @@ impl DialectImpl for Postgres {
         matches!(error.severity(), PgSeverity::Error)
             && error.code() != "40003"
             && !["08", "57", "58", "XX"].contains(&error.code().get(..2).unwrap_or_default())
+    }
+
+    /// One simple query: outside of a transaction, both are the time of its arrival.
+    async fn is_clean(conn: &mut PgConnection) -> Result<bool, sqlx::Error> {
+        let probe = sqlx::raw_sql("SELECT now() = statement_timestamp()");
+        sqlx::Executor::fetch_one(conn, probe).await?.try_get(0)
     }
 
     async fn findings(pool: &sqlx::Pool<Self>) -> Result<Vec<Finding>, sqlx::Error> {

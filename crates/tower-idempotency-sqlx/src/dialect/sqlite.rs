@@ -1,17 +1,15 @@
 //! SQLite 3.37 and later, as it is bundled with sqlx.
 
-use std::time::Duration;
-
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{AssertSqlSafe, Database, SqlSafeStr, SqlStr, Sqlite};
+use sqlx::{AssertSqlSafe, Database, SqlSafeStr, SqlStr, Sqlite, SqliteConnection};
 
 use super::sealed::DialectImpl;
 use super::{ErrorClass, Sql};
 
 use crate::check::Finding;
 
-impl_driver!(Sqlite, SqliteArguments, SqliteRow);
+impl_driver!(Sqlite, &'static str, SqliteArguments, SqliteRow, String);
 
 /// Milliseconds since 1970. The same within one statement, and not NULL on old versions, as
 /// `unixepoch('subsec')` is before 3.42.
@@ -55,7 +53,7 @@ macro_rules! completing {
 }
 
 impl DialectImpl for Sqlite {
-    const SQL: &'static Sql = &Sql {
+    const SQL: &'static Sql<&'static str> = &Sql {
         lookup: concat!(
             "SELECT ",
             columns!(),
@@ -138,6 +136,7 @@ impl DialectImpl for Sqlite {
     ];
 
     const COMMIT: &'static str = "COMMIT";
+    const AFTER_FAILED_COMMIT: Option<&'static str> = None;
 
     /// IMMEDIATE: a transaction that reads first and then writes would fail at once, whatever the
     /// busy time-out.
@@ -165,6 +164,12 @@ impl DialectImpl for Sqlite {
         matches!(primary_code(error), Some(5 | 6 | 19))
     }
 
+    /// Inside of a transaction, there can be no other.
+    async fn is_clean(conn: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+        let begun = sqlx::raw_sql("BEGIN; ROLLBACK").execute(conn).await;
+        Ok(begun.is_ok())
+    }
+
     async fn findings(pool: &sqlx::Pool<Self>) -> Result<Vec<Finding>, sqlx::Error> {
         crate::check::sqlite::findings(pool).await
     }
@@ -180,17 +185,8 @@ impl DialectImpl for Sqlite {
     where
         Self: Database,
     {
-        // sqlx takes no lock on SQLite: of processes that start at once, one makes the table, and
-        // the others fail and then find it made.
-        for pause in [10, 50, 250] {
-            match Self::migrator().run(pool).await {
-                Err(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => {
-                    tokio::time::sleep(Duration::from_millis(pause)).await;
-                }
-                ended => return ended,
-            }
-        }
-        Self::migrator().run(pool).await
+        // sqlx takes no lock on SQLite.
+        super::migrate_patiently(pool).await
     }
 }
 

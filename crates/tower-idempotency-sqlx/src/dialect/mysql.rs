@@ -1,0 +1,328 @@
+//! MySQL 8.0.16, MariaDB 10.6, and later.
+
+use std::borrow::Cow;
+
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::mysql::{MySqlArguments, MySqlDatabaseError, MySqlRow};
+use sqlx::{AssertSqlSafe, Database, MySql, MySqlConnection, SqlSafeStr, SqlStr};
+
+use super::sealed::DialectImpl;
+use super::{ErrorClass, Sql};
+use crate::check::Finding;
+use crate::driver::{Driver, Value, Written};
+use crate::row::Row;
+
+impl_driver!(MySql, Placed, MySqlArguments, MySqlRow, Vec<u8>);
+
+/// A statement whose placeholders have no numbers, and the numbers of their parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct Placed(&'static str, &'static [usize]);
+
+impl Written for Placed {
+    fn sql(self) -> &'static str {
+        self.0
+    }
+
+    fn arrange<'v, 'a>(self, values: &'v [Value<'a>]) -> Cow<'v, [Value<'a>]> {
+        let placed = self.1.iter().map(|number| match values[number - 1] {
+            // As bytes, which the server does not convert from one character set to another.
+            Value::Text(text) => Value::Bytes(text.as_bytes()),
+            Value::MaybeText(text) => Value::MaybeBytes(text.map(str::as_bytes)),
+            value => value,
+        });
+        placed.collect()
+    }
+}
+
+/// The server's clock in UTC, whatever the session's time zone: the same within one statement.
+macro_rules! now {
+    () => {
+        "UTC_TIMESTAMP(3)"
+    };
+}
+
+/// So many milliseconds from now; the parameter is the next one.
+macro_rules! from_now {
+    () => {
+        concat!(now!(), " + INTERVAL ? * 1000 MICROSECOND")
+    };
+}
+
+macro_rules! columns {
+    () => {
+        concat!(
+            "state, claim_token, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', claimed_at) DIV 1000, \
+             stale_at <= ",
+            now!(),
+            ", fingerprint, status, kept, headers, body, resource_ref, coalesce(expires_at <= ",
+            now!(),
+            ", FALSE)"
+        )
+    };
+}
+
+macro_rules! id {
+    () => {
+        "owner = ? AND operation = ? AND `key` = ?"
+    };
+}
+
+macro_rules! held {
+    () => {
+        concat!(id!(), " AND claim_token = ? AND state = 'claimed'")
+    };
+}
+
+macro_rules! completing {
+    () => {
+        concat!(
+            "UPDATE tower_idempotency_record SET state = 'completed', status = ?, kept = ?, \
+             headers = ?, body = ?, resource_ref = ?, completed_at = ",
+            now!(),
+            ", expires_at = ",
+            from_now!(),
+            " WHERE ",
+            held!()
+        )
+    };
+}
+
+/// A claim that lost: another row has its key.
+const DUPLICATE: u16 = 1062;
+
+impl DialectImpl for MySql {
+    const SQL: &'static Sql<Placed> = &Sql {
+        lookup: Placed(
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM tower_idempotency_record WHERE ",
+                id!()
+            ),
+            &[1, 2, 3],
+        ),
+        // An insert waits for whoever holds the row: on MariaDB for a second, on MySQL for as long
+        // as its setting says. Without autocommit it would look done and not be.
+        claim: Placed(
+            concat!(
+                "/*M!100600 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ \
+                 INSERT INTO tower_idempotency_record \
+                     (owner, operation, `key`, state, claim_token, fingerprint, claimed_at, stale_at) \
+                 SELECT ?, ?, ?, 'claimed', ?, ?, ",
+                now!(),
+                ", ",
+                from_now!(),
+                " FROM DUAL WHERE @@autocommit = 1"
+            ),
+            &[1, 2, 3, 4, 5, 6],
+        ),
+        // Whoever holds the row is completing or replacing it: skipping it is no loss.
+        replace: Placed(
+            concat!(
+                "UPDATE (\
+                     SELECT owner, operation, `key` FROM tower_idempotency_record WHERE ",
+                id!(),
+                " AND claim_token = ? LIMIT 1 FOR UPDATE SKIP LOCKED\
+                 ) AS seen STRAIGHT_JOIN tower_idempotency_record AS r \
+                     ON r.owner = seen.owner AND r.operation = seen.operation AND r.`key` = seen.`key` \
+                 SET r.state = 'claimed', r.claim_token = ?, r.fingerprint = ?, r.claimed_at = ",
+                now!(),
+                ", r.stale_at = ",
+                from_now!(),
+                ", r.status = NULL, r.kept = NULL, r.headers = NULL, r.body = NULL, \
+                 r.resource_ref = NULL, r.completed_at = NULL, r.expires_at = NULL \
+                 WHERE r.claim_token = ? AND (r.state = 'claimed' AND r.stale_at <= ",
+                now!(),
+                " OR r.state = 'completed' AND r.expires_at <= ",
+                now!(),
+                ")"
+            ),
+            &[1, 2, 3, 7, 4, 5, 6, 7],
+        ),
+        complete: Placed(completing!(), &[5, 6, 7, 8, 9, 10, 1, 2, 3, 4]),
+        // Without autocommit it would look done and not be.
+        complete_alone: Placed(
+            concat!(completing!(), " AND @@autocommit = 1"),
+            &[5, 6, 7, 8, 9, 10, 1, 2, 3, 4],
+        ),
+        free: Placed(
+            concat!("DELETE FROM tower_idempotency_record WHERE ", held!()),
+            &[1, 2, 3, 4],
+        ),
+        renew: Placed(
+            concat!(
+                "UPDATE tower_idempotency_record SET stale_at = ",
+                from_now!(),
+                " WHERE ",
+                held!()
+            ),
+            &[5, 1, 2, 3, 4],
+        ),
+        mark_unknown: Placed(
+            concat!(
+                "UPDATE tower_idempotency_record SET state = 'completed', status = ?, \
+                 kept = FALSE, completed_at = ",
+                now!(),
+                " WHERE ",
+                held!()
+            ),
+            &[5, 1, 2, 3, 4],
+        ),
+        // By its own index: that of the primary key would lock all records of the operation.
+        tombstone: Placed(
+            "UPDATE tower_idempotency_record FORCE INDEX (record_resource) \
+             SET state = 'tombstone', claim_token = NULL, fingerprint = NULL, status = NULL, \
+                 kept = NULL, headers = NULL, body = NULL, expires_at = NULL \
+             WHERE owner = ? AND operation = ? AND resource_ref = ? AND state = 'completed'",
+            &[1, 2, 3],
+        ),
+        erase_owner: Placed("DELETE FROM tower_idempotency_record WHERE owner = ?", &[1]),
+        // The conditions are repeated outside: a row may have been replaced since it was found.
+        purge_expired: Placed(
+            concat!(
+                "DELETE r FROM (\
+                     SELECT owner, operation, `key` FROM tower_idempotency_record \
+                     FORCE INDEX (record_expires) WHERE expires_at <= ",
+                now!(),
+                " AND state = 'completed' ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED\
+                 ) AS doomed STRAIGHT_JOIN tower_idempotency_record AS r \
+                     ON r.owner = doomed.owner AND r.operation = doomed.operation \
+                     AND r.`key` = doomed.`key` \
+                 WHERE r.state = 'completed' AND r.expires_at <= ",
+                now!()
+            ),
+            &[1],
+        ),
+        // Found without locks: there is no index for them, and a scan would lock all that it sees.
+        purge_stale: Placed(
+            concat!(
+                "DELETE r FROM (\
+                     SELECT owner, operation, `key`, claim_token FROM tower_idempotency_record \
+                     WHERE state = 'claimed' AND stale_at <= ",
+                now!(),
+                " - INTERVAL ? * 1000 MICROSECOND LIMIT ?\
+                 ) AS doomed STRAIGHT_JOIN tower_idempotency_record AS r \
+                     ON r.owner = doomed.owner AND r.operation = doomed.operation \
+                     AND r.`key` = doomed.`key` \
+                 WHERE r.claim_token = doomed.claim_token AND r.state = 'claimed' \
+                     AND r.stale_at <= ",
+                now!(),
+                " - INTERVAL ? * 1000 MICROSECOND"
+            ),
+            &[2, 1, 2],
+        ),
+    };
+    const SINGLE_WRITER: bool = false;
+    const LOOKS_FIRST: bool = true;
+    const COMPLETION_PROVES: bool = false;
+    // The driver counts down whatever the server answers.
+    const BEFORE_UNWINDING: &'static [&'static str] = &[];
+    const COMMIT: &'static str = "COMMIT";
+    // In a cluster the transaction may have failed on another node.
+    const AFTER_FAILED_COMMIT: Option<&'static str> = Some("ROLLBACK RELEASE");
+
+    async fn claim(
+        conn: &mut MySqlConnection,
+        values: &[Value<'_>],
+    ) -> Result<Option<Row>, sqlx::Error> {
+        match Self::execute(conn, Self::SQL.claim, values).await {
+            Ok(inserted) => Ok((inserted == 1).then(Row::acquired)),
+            // Its text has the key in it, and goes no further.
+            Err(sqlx::Error::Database(error)) if number(error.as_ref()) == Some(DUPLICATE) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One message, so one round trip.
+    fn begin(_: &str, savepoint: &str) -> SqlStr {
+        AssertSqlSafe(format!("START TRANSACTION; SAVEPOINT {savepoint}")).into_sql_str()
+    }
+
+    fn lacks_savepoint(error: &dyn sqlx::error::DatabaseError) -> bool {
+        number(error) == Some(1305)
+    }
+
+    fn classify(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
+        match number(error) {
+            // A time-out of a lock, or no wait for it.
+            Some(1205 | 3572) => ErrorClass::Locked,
+            // A deadlock, on Galera also a conflict with another node; a row that changed after
+            // the snapshot (MariaDB); a write conflict (TiDB).
+            Some(1213 | 1020 | 9007 | 8028) => ErrorClass::Conflict,
+            Some(1146) => ErrorClass::NoTable,
+            // Shutting down; killed; idle for too long.
+            Some(1053 | 1927 | 4031) => ErrorClass::Disconnected,
+            // Too many connections; out of resources; no disk; network; interrupted; statement
+            // time-outs; read-only; a node of Galera's that is cut off.
+            Some(
+                1021
+                | 1037
+                | 1038
+                | 1040
+                | 1041
+                | 1047
+                | 1114
+                | 1129
+                | 1152
+                | 1158..=1161
+                | 1203
+                | 1226
+                | 1290
+                | 1317
+                | 1792
+                | 1836
+                | 1969
+                | 3024
+                | 3168,
+            ) => ErrorClass::Unavailable,
+            _ => ErrorClass::Other,
+        }
+    }
+
+    /// The conflicts, which are rolled back by the server. All else at COMMIT is in doubt.
+    fn certainly_not_committed(error: &dyn sqlx::error::DatabaseError) -> bool {
+        matches!(number(error), Some(1213 | 9007 | 8028))
+    }
+
+    /// The server does not tell, and a roll-back outside of a transaction does nothing.
+    async fn is_clean(conn: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
+        Self::simple(conn, SqlStr::from_static("ROLLBACK")).await?;
+        Ok(true)
+    }
+
+    async fn findings(pool: &sqlx::Pool<Self>) -> Result<Vec<Finding>, sqlx::Error> {
+        crate::check::mysql::findings(pool).await
+    }
+
+    /// Each migration is one statement that can be repeated: tables are made outside of
+    /// transactions here.
+    fn migrator() -> Migrator {
+        let record = include_str!("../../migrations/mysql/0001_record.sql");
+        let mut migrator = super::migrator(&[(1, "record", record)]);
+        migrator.dangerous_set_table_name("tower_idempotency_migration");
+        migrator
+    }
+
+    async fn run_migrations(pool: &sqlx::Pool<Self>) -> Result<(), MigrateError>
+    where
+        Self: Database,
+    {
+        const ABANDONED: &str = "DELETE FROM tower_idempotency_migration WHERE success = FALSE";
+        match super::migrate_patiently(pool).await {
+            // Some process died over it, or did so on another node, where sqlx's lock is not seen.
+            Err(MigrateError::Dirty(_)) => {
+                sqlx::raw_sql(ABANDONED).execute(pool).await?;
+                super::migrate_patiently(pool).await
+            }
+            ended => ended,
+        }
+    }
+}
+
+fn number(error: &dyn sqlx::error::DatabaseError) -> Option<u16> {
+    error
+        .try_downcast_ref::<MySqlDatabaseError>()
+        .map(MySqlDatabaseError::number)
+}
