@@ -3,14 +3,20 @@
 use std::future::Future;
 use std::time::Duration;
 
+use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
-use sqlx::{Pool, Postgres, Sqlite};
-use test_support::{SqliteDatabase, TestDatabase, postgres_database, sqlite_database};
+use sqlx::{AssertSqlSafe, MySql, Pool, Postgres, SqlSafeStr as _, SqlStr, Sqlite};
+use test_support::{
+    MysqlDatabase, SqliteDatabase, TestDatabase, mysql_database, postgres_database, sqlite_database,
+};
 use tower_idempotency::{Dialect, IdempotencyLayer, SqlxStore, migrate};
 
 /// A database that tests run on.
 pub trait TestDb: Dialect {
+    /// Counts the records of a key in a state, joined by a blank.
+    const RECORDS_OF: &'static str;
+
     /// What keeps the database in being.
     type Database: Send + Sync;
 
@@ -48,9 +54,18 @@ pub trait TestDb: Dialect {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 macro_rules! statements {
-    ($age:literal) => {
+    ($records:literal, $placed:expr, $age:literal) => {
+        const RECORDS_OF: &'static str = concat!(
+            "SELECT count(*) FROM ",
+            $records,
+            " AS r WHERE r.key || ' ' || state = $1"
+        );
+
         async fn age(pool: &Pool<Self>, ms: i64) {
-            sqlx::query($age)
+            sqlx::query($placed(concat!("UPDATE ", $records, " SET ", $age)))
+                .bind(ms)
+                .bind(ms)
+                .bind(ms)
                 .bind(ms)
                 .execute(pool)
                 .await
@@ -63,11 +78,15 @@ macro_rules! statements {
 
         async fn insert(conn: &mut Self::Connection, note: &str) -> sqlx::Result<()> {
             let sql = "INSERT INTO effect (note) VALUES ($1)";
-            sqlx::query(sql).bind(note).execute(conn).await.map(drop)
+            sqlx::query($placed(sql))
+                .bind(note)
+                .execute(conn)
+                .await
+                .map(drop)
         }
 
         async fn count(pool: &Pool<Self>, sql: &'static str, note: &str) -> i64 {
-            sqlx::query_scalar(sql)
+            sqlx::query_scalar($placed(sql))
                 .bind(note)
                 .fetch_one(pool)
                 .await
@@ -107,8 +126,10 @@ impl TestDb for Sqlite {
     }
 
     statements!(
-        "UPDATE tower_idempotency_record SET claimed_at = claimed_at - $1, \
-         stale_at = stale_at - $1, completed_at = completed_at - $1, expires_at = expires_at - $1"
+        "tower_idempotency_record",
+        SqlStr::from_static,
+        "claimed_at = claimed_at - $1, stale_at = stale_at - $2, \
+         completed_at = completed_at - $3, expires_at = expires_at - $4"
     );
 }
 
@@ -133,11 +154,50 @@ impl TestDb for Postgres {
     }
 
     statements!(
-        "UPDATE tower_idempotency.record SET claimed_at = claimed_at - $1 * interval '1 ms', \
-         stale_at = stale_at - $1 * interval '1 ms', \
-         completed_at = completed_at - $1 * interval '1 ms', \
-         expires_at = expires_at - $1 * interval '1 ms'"
+        "tower_idempotency.record",
+        SqlStr::from_static,
+        "claimed_at = claimed_at - $1 * interval '1 ms', \
+         stale_at = stale_at - $2 * interval '1 ms', \
+         completed_at = completed_at - $3 * interval '1 ms', \
+         expires_at = expires_at - $4 * interval '1 ms'"
     );
+}
+
+impl TestDb for MySql {
+    type Database = MysqlDatabase;
+
+    async fn database() -> MysqlDatabase {
+        mysql_database().await
+    }
+
+    async fn connect(database: &MysqlDatabase, connections: u32) -> Pool<Self> {
+        let pool = MySqlPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(PATIENCE);
+        pool.connect(database.url()).await.expect("MySQL answers")
+    }
+
+    async fn assert_none_idle(database: &MysqlDatabase) {
+        database.assert_none_idle_in_transaction().await;
+    }
+
+    statements!(
+        "tower_idempotency_record",
+        without_numbers,
+        "claimed_at = claimed_at - INTERVAL $1 * 1000 MICROSECOND, \
+         stale_at = stale_at - INTERVAL $2 * 1000 MICROSECOND, \
+         completed_at = completed_at - INTERVAL $3 * 1000 MICROSECOND, \
+         expires_at = expires_at - INTERVAL $4 * 1000 MICROSECOND"
+    );
+}
+
+/// MySQL's placeholders have none.
+fn without_numbers(sql: &'static str) -> SqlStr {
+    let pieces = sql.split('$').enumerate().map(|(at, piece)| match at {
+        0 => piece.to_owned(),
+        _ => piece.replacen(|c: char| c.is_ascii_digit(), "?", 1),
+    });
+    AssertSqlSafe(pieces.collect::<String>()).into_sql_str()
 }
 
 /// A fresh database with the table of records, a table of effects, and a pool.
@@ -208,12 +268,7 @@ impl<D: TestDb> World<D> {
 
     /// How many records of that key are in that state.
     pub async fn records(&self, key: &str, state: &str) -> i64 {
-        let table = if D::NAME == "SQLite" {
-            "SELECT count(*) FROM tower_idempotency_record WHERE key || ' ' || state = $1"
-        } else {
-            "SELECT count(*) FROM tower_idempotency.record WHERE key || ' ' || state = $1"
-        };
-        D::count(&self.watch, table, &format!("{key} {state}")).await
+        D::count(&self.watch, D::RECORDS_OF, &format!("{key} {state}")).await
     }
 
     /// Ends the test: nothing may be left inside of a transaction.

@@ -11,7 +11,7 @@ pub use database::{TestDb, World};
 pub use raw::Raw;
 pub use server::{Act, Server, act, authenticate, effects_app};
 
-/// Runs each test on every database, as `name::sqlite` and `name::postgres`.
+/// Runs each test on every database, as `name::sqlite`, `name::postgres` and `name::mysql`.
 #[macro_export]
 macro_rules! on_every_database {
     ($($(#[$meta:meta])* async fn $name:ident<$db:ident>() $body:block)*) => {$(
@@ -27,6 +27,11 @@ macro_rules! on_every_database {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn postgres() {
                 super::$name::<sqlx::Postgres>().await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn mysql() {
+                super::$name::<sqlx::MySql>().await;
             }
         }
     )*};

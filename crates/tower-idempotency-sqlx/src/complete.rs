@@ -7,6 +7,7 @@ use tower_idempotency_core::{
 use crate::dialect::Dialect;
 use crate::error::store_error;
 use crate::leash::{Leash, Proof};
+use crate::loan::Loan;
 use crate::queries;
 use crate::row::Row;
 use crate::store::SqlxStore;
@@ -30,7 +31,9 @@ impl<DB: Dialect> SqlxStore<DB> {
                 Proof::Unasked(error) => return failed(leash, claim, lease, error).await,
             }
         }
-        match queries::complete::<DB>(&mut leash, claim, response).await {
+        let completing =
+            async |conn: &mut DB::Connection| queries::complete::<DB>(conn, claim, response).await;
+        match leash.run(completing).await {
             Ok(true) => {
                 lease.committing();
                 committed::<DB>(leash.commit().await)
@@ -51,12 +54,16 @@ impl<DB: Dialect> SqlxStore<DB> {
             Ok(writer) => writer,
             Err(error) => return Completion::RolledBack(error),
         };
-        let mut conn = match self.pool().acquire().await {
-            Ok(conn) => conn,
+        let mut loan = match Loan::of(self.pool()).await {
+            Ok(loan) => loan,
             Err(error) => return Completion::RolledBack(store_error::<DB>(error)),
         };
         lease.committing();
-        match queries::complete_alone::<DB>(&mut conn, claim, response).await {
+        let completing = async |conn: &mut DB::Connection| {
+            let matched = queries::complete_alone::<DB>(conn, claim, response).await?;
+            DB::in_sync(conn).await.map(|()| matched)
+        };
+        match loan.run(completing).await {
             Ok(true) => Completion::Committed,
             Ok(false) => Completion::Lost,
             Err(error) => committed::<DB>(Err(error)),
@@ -130,9 +137,8 @@ async fn lookup<DB: Dialect>(
     leash: &mut Leash<DB>,
     claim: &Claim,
 ) -> Result<Option<Record>, StoreError> {
-    let row = queries::lookup::<DB>(leash, &claim.id)
-        .await
-        .map_err(store_error::<DB>)?;
+    let looking = async |conn: &mut DB::Connection| queries::lookup::<DB>(conn, &claim.id).await;
+    let row = leash.run(looking).await.map_err(store_error::<DB>)?;
     row.map(Row::into_record).transpose()
 }
 

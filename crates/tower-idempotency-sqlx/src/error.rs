@@ -51,3 +51,8 @@ impl StdError for NoTable {
         Some(&self.0)
     }
 }
+
+/// Took too long, with the connection in an unknown state.
+pub(crate) fn timed_out() -> sqlx::Error {
+    sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())
+}

@@ -7,19 +7,26 @@
 //! and the count is unwound afterwards.
 
 use std::fmt::Write as _;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, Connection as _, Pool, SqlSafeStr as _, SqlStr, Transaction};
+use sqlx::{Connection as _, Pool, SqlStr};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tower_idempotency_core::ClaimToken;
 
 use crate::dialect::Dialect;
+use crate::error::timed_out;
+use crate::loan::Loan;
 
 /// A transaction of ours, and the proof that it still is.
 pub(crate) struct Leash<DB: Dialect> {
     /// `None` only while it is being dropped.
-    transaction: Option<Transaction<'static, DB>>,
+    loan: Option<Loan<DB>>,
     savepoint: String,
+    /// How often it was asked for a proof.
+    asked: usize,
     /// Whether the connection has been taken out of all transactions already.
     unwound: bool,
 }
@@ -38,17 +45,38 @@ pub(crate) enum Proof {
 /// The deepest nesting that is unwound.
 const MAX_DEPTH: usize = 64;
 
+/// How long a proof or a roll-back may take: past that the connection is closed, which the database
+/// takes for a roll-back.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 impl<DB: Dialect> Leash<DB> {
     /// Begins a transaction. To be run in a task that nothing cancels.
     pub(crate) async fn begin(pool: &Pool<DB>, token: &ClaimToken) -> Result<Self, sqlx::Error> {
         let token = hex(token);
         let savepoint = format!("tower_idempotency_{token}");
-        let transaction = pool.begin_with(DB::begin(&token, &savepoint)).await?;
+        let mut loan = Loan::of(pool).await?;
+        let begin = DB::begin(&token, &savepoint);
+        // sqlx counts it, and is not to end it.
+        let begun = loan.run(async |conn: &mut DB::Connection| {
+            let transaction = conn.begin_with(begin).await?;
+            let _ = ManuallyDrop::new(transaction);
+            Ok(())
+        });
+        begun.await?;
         Ok(Self {
-            transaction: Some(transaction),
+            loan: Some(loan),
             savepoint,
+            asked: 0,
             unwound: false,
         })
+    }
+
+    /// Runs a step on the connection.
+    pub(crate) async fn run<T>(
+        &mut self,
+        step: impl AsyncFnOnce(&mut DB::Connection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, sqlx::Error> {
+        self.loan().run(step).await
     }
 
     /// Proves that the transaction is ours and not aborted, and ends what was left nested in it.
@@ -65,9 +93,13 @@ impl<DB: Dialect> Leash<DB> {
 
     /// The savepoint is there only as long as the transaction is, and its name is nobody else's.
     async fn ask(&mut self, sql: String) -> Proof {
-        // Made of hexadecimal digits and words of ours.
-        let sql = AssertSqlSafe(sql).into_sql_str();
-        match DB::simple(self, sql).await {
+        self.asked += 1;
+        let nonce = format!("{}_{}", self.savepoint, self.asked);
+        let asking = async |conn: &mut DB::Connection| {
+            let asked = timeout(PATIENCE, DB::ask(conn, sql, nonce)).await;
+            asked.unwrap_or_else(|_| Err(timed_out()))
+        };
+        match self.run(asking).await {
             Ok(()) => Proof::Ours,
             Err(sqlx::Error::Database(error)) if DB::lacks_savepoint(error.as_ref()) => {
                 Proof::NotOurs
@@ -78,45 +110,61 @@ impl<DB: Dialect> Leash<DB> {
 
     /// Commits, whatever is nested. The connection goes back when the leash is dropped.
     pub(crate) async fn commit(&mut self) -> Result<(), sqlx::Error> {
-        let ended = DB::simple(self, SqlStr::from_static(DB::COMMIT)).await;
+        let commit = async |conn: &mut DB::Connection| {
+            DB::simple(conn, SqlStr::from_static(DB::COMMIT)).await
+        };
+        let ended = self.run(commit).await;
         if let (Err(_), Some(sql)) = (&ended, DB::AFTER_FAILED_COMMIT) {
-            let _ = DB::simple(self, SqlStr::from_static(sql)).await;
+            let end =
+                async |conn: &mut DB::Connection| DB::simple(conn, SqlStr::from_static(sql)).await;
+            let _ = timeout(PATIENCE, self.run(end)).await;
         }
         ended
     }
 
-    /// Rolls back, and returns when the database has done so.
+    /// Rolls back, and returns when the database has done so, or is about to.
     pub(crate) async fn rollback(&mut self) {
-        if let Some(transaction) = &mut self.transaction {
-            unwind::<DB>(transaction).await;
-            self.unwound = true;
-            // The roll-back may have been queued only; a ping waits for it.
-            let _ = transaction.ping().await;
-        }
+        roll_back(self.loan()).await;
+        self.unwound = true;
+    }
+
+    fn loan(&mut self) -> &mut Loan<DB> {
+        self.loan.as_mut().expect(THERE)
     }
 }
 
-/// Takes a connection out of all transactions that it is in.
-///
+const THERE: &str = "there until it is dropped";
+
+/// Takes a connection out of all transactions that it is in, or else sees to it that it is closed.
+async fn roll_back<DB: Dialect>(loan: &mut Loan<DB>) {
+    let unwinding = loan.run(async |conn: &mut DB::Connection| {
+        unwind::<DB>(conn).await;
+        // The roll-back may have been queued only; a ping waits for it.
+        conn.ping().await
+    });
+    // Dropped in the middle, it leaves the connection in doubt.
+    let _ = timeout(PATIENCE, unwinding).await;
+}
+
 /// Where `begin_with` is called inside of a transaction, sqlx 0.9 fails, and rolls the innermost
 /// level back: the one way to count down that it offers.
-async fn unwind<DB: Dialect>(transaction: &mut Transaction<'static, DB>) {
+async fn unwind<DB: Dialect>(conn: &mut DB::Connection) {
     let literally = SqlStr::from_static;
-    if transaction.is_in_transaction() {
+    if conn.is_in_transaction() {
         for sql in DB::BEFORE_UNWINDING {
-            let _ = DB::simple(transaction, literally(sql)).await;
+            let _ = DB::simple(conn, literally(sql)).await;
         }
         for _ in 0..MAX_DEPTH {
-            let _ = transaction.begin_with("ROLLBACK").await;
-            if !transaction.is_in_transaction() {
+            let _ = conn.begin_with("ROLLBACK").await;
+            if !conn.is_in_transaction() {
                 return;
             }
             // Where the roll-back is queued, its error is that of the statement after it.
-            let _ = transaction.ping().await;
+            let _ = conn.ping().await;
         }
     }
     // sqlx has ended it already, and the handler may have begun another by hand.
-    let _ = DB::simple(transaction, literally("ROLLBACK")).await;
+    let _ = DB::simple(conn, literally("ROLLBACK")).await;
 }
 
 impl<DB: Dialect> Drop for Leash<DB> {
@@ -125,10 +173,8 @@ impl<DB: Dialect> Drop for Leash<DB> {
         if self.unwound {
             return;
         }
-        if let (Some(mut transaction), Ok(runtime)) =
-            (self.transaction.take(), Handle::try_current())
-        {
-            runtime.spawn(async move { unwind::<DB>(&mut transaction).await });
+        if let (Some(mut loan), Ok(runtime)) = (self.loan.take(), Handle::try_current()) {
+            runtime.spawn(async move { roll_back(&mut loan).await });
         }
     }
 }
@@ -137,17 +183,13 @@ impl<DB: Dialect> Deref for Leash<DB> {
     type Target = DB::Connection;
 
     fn deref(&self) -> &DB::Connection {
-        self.transaction
-            .as_ref()
-            .expect("there until it is dropped")
+        self.loan.as_ref().expect(THERE)
     }
 }
 
 impl<DB: Dialect> DerefMut for Leash<DB> {
     fn deref_mut(&mut self) -> &mut DB::Connection {
-        self.transaction
-            .as_mut()
-            .expect("there until it is dropped")
+        self.loan()
     }
 }
 

@@ -17,6 +17,7 @@ mod dialect;
 mod error;
 mod harden;
 mod leash;
+mod loan;
 mod migrate;
 mod queries;
 mod row;

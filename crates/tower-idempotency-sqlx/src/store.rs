@@ -17,6 +17,7 @@ use crate::check::Finding;
 use crate::complete::still_claimed_by;
 use crate::dialect::{Dialect, ErrorClass};
 use crate::error::{classify, store_error};
+use crate::loan::Loan;
 use crate::queries;
 use crate::row::Row;
 use crate::tx::Tx;
@@ -80,15 +81,20 @@ impl<DB: Dialect> SqlxStore<DB> {
         statement: impl AsyncFnOnce(&mut DB::Connection) -> Result<T, sqlx::Error>,
     ) -> Result<T, StoreError> {
         let _writer = self.writer().await?;
-        let mut conn = self.pool.acquire().await.map_err(store_error::<DB>)?;
-        statement(&mut conn).await.map_err(store_error::<DB>)
+        let mut loan = Loan::of(&self.pool).await.map_err(store_error::<DB>)?;
+        let written = loan.run(async |conn: &mut DB::Connection| {
+            let written = statement(conn).await?;
+            DB::in_sync(conn).await.map(|()| written)
+        });
+        written.await.map_err(store_error::<DB>)
     }
 }
 
 impl<DB: Dialect> SqlxStore<DB> {
     async fn find(&self, id: &RecordId) -> Result<Option<Row>, sqlx::Error> {
-        let mut conn = self.pool.acquire().await?;
-        queries::lookup::<DB>(&mut conn, id).await
+        let mut loan = Loan::of(&self.pool).await?;
+        let looking = async |conn: &mut DB::Connection| queries::lookup::<DB>(conn, id).await;
+        loan.run(looking).await
     }
 
     async fn insert(&self, claim: &Claim) -> Result<Option<Row>, sqlx::Error> {
@@ -108,8 +114,9 @@ impl<DB: Dialect> SqlxStore<DB> {
 }
 
 async fn insert<DB: Dialect>(pool: &Pool<DB>, claim: &Claim) -> Result<Option<Row>, sqlx::Error> {
-    let mut conn = pool.acquire().await?;
-    queries::claim::<DB>(&mut conn, claim).await
+    let mut loan = Loan::of(pool).await?;
+    let claiming = async |conn: &mut DB::Connection| queries::claim::<DB>(conn, claim).await;
+    loan.run(claiming).await
 }
 
 /// Nobody got a turn to write in time.

@@ -207,8 +207,8 @@ impl axum::response::IntoResponse for AppError {
 //! The [`Store`] of a layer ([`IdempotencyLayer::store`]) can [`lookup`](Store::lookup) a record,
 //! [`release`](Store::release) a claim by the token that was looked up,
 //! [`erase_owner`](Store::erase_owner), and [`purge`](Store::purge) what has expired; `sweep` purges in
-//! the background. `SqlxStore::check` looks at the database, to be logged at start. On PostgreSQL, where
-//! the application's own `pool.begin()` may be cancelled, for instance by a time-out, make the pool with
+//! the background. `SqlxStore::check` looks at the database, to be logged at start. On PostgreSQL
+//! and MySQL, where the application's own `pool.begin()` may be cancelled, for instance by a time-out, make the pool with
 //! `harden`: sqlx 0.9.0 gives such connections back inside of a transaction.
 //!
 //! Each protected request has a tracing span `idempotency` with its operation, a short hash of its
@@ -219,13 +219,13 @@ impl axum::response::IntoResponse for AppError {
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `postgres`, `sqlite` | the store over that pool of sqlx's |
+//! | `postgres`, `sqlite`, `mysql` (MariaDB too) | the store over that pool of sqlx's |
 //! | `axum` (default) | operations named by axum's matched route |
 //!
 //! The pools are those of sqlx 0.9; its runtime and TLS are chosen by the application.
 
 pub use tower_idempotency_core::*;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use tower_idempotency_sqlx::{
-    Dialect, Finding, Severity, SqlxStore, Tx, TxConnection, migrate, sweep,
+    Dialect, Finding, Severity, SqlxStore, Tx, TxConnection, harden, migrate, sweep,
 };

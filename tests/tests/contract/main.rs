@@ -70,6 +70,12 @@ mod sqlite {
     contract!(Sqlx::<sqlx::Sqlite>::fresh().await);
 }
 
+mod mysql {
+    use super::{Sqlx, contract};
+
+    contract!(Sqlx::<sqlx::MySql>::fresh().await);
+}
+
 mod postgres {
     use super::{Sqlx, contract};
 

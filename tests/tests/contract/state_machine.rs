@@ -363,6 +363,12 @@ fn random_lives_on_sqlite() {
     random_lives::<sqlx::Sqlite>();
 }
 
+/// R30, R31, R32, R33, R35, R36, R37: any sequence of steps has the same outcomes on MariaDB as in memory.
+#[test]
+fn random_lives_on_mysql() {
+    random_lives::<sqlx::MySql>();
+}
+
 /// R30, R31, R32, R33, R35, R36, R37: any sequence of steps has the same outcomes on PostgreSQL as in memory.
 #[test]
 fn random_lives_on_postgres() {

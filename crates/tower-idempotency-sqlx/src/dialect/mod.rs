@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::{Database, SqlSafeStr, SqlStr};
+use sqlx::{AssertSqlSafe, Database, SqlSafeStr, SqlStr};
 
 use crate::check::Finding;
 use crate::driver::{Driver, Value};
@@ -82,6 +82,7 @@ pub enum ErrorClass {
 }
 
 pub(crate) mod sealed {
+    use super::{AssertSqlSafe, SqlSafeStr as _};
     use super::{
         Database, Driver, ErrorClass, Finding, Future, MigrateError, Migrator, Row, Sql, SqlStr,
         Value,
@@ -124,6 +125,26 @@ pub(crate) mod sealed {
         /// Begins a transaction that can be proven to be ours: the token is in hexadecimal digits,
         /// and part of the savepoint's name.
         fn begin(token: &str, savepoint: &str) -> SqlStr;
+
+        /// Runs statements, and makes sure that what was read is their answer: with the nonce in
+        /// it, where the driver can lose its place.
+        fn ask(
+            conn: &mut Self::Connection,
+            sql: String,
+            nonce: String,
+        ) -> impl Future<Output = Result<(), sqlx::Error>> + Send {
+            let _ = nonce;
+            // Made of hexadecimal digits and words of ours.
+            Self::simple(conn, AssertSqlSafe(sql).into_sql_str())
+        }
+
+        /// Makes sure that the answers read before were those of the statements before.
+        fn in_sync(
+            conn: &mut Self::Connection,
+        ) -> impl Future<Output = Result<(), sqlx::Error>> + Send {
+            let _ = conn;
+            std::future::ready(Ok(()))
+        }
 
         /// Whether the database says that there is no such savepoint, or no transaction at all.
         fn lacks_savepoint(error: &dyn sqlx::error::DatabaseError) -> bool;

@@ -1,10 +1,13 @@
 //! MySQL 8.0.16, MariaDB 10.6, and later.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::mysql::{MySqlArguments, MySqlDatabaseError, MySqlRow};
-use sqlx::{AssertSqlSafe, Database, MySql, MySqlConnection, SqlSafeStr, SqlStr};
+use sqlx::{AssertSqlSafe, Database, MySql, MySqlConnection, Row as _, SqlSafeStr, SqlStr};
+use tokio::time::timeout;
+use tower_idempotency_core::ClaimToken;
 
 use super::sealed::DialectImpl;
 use super::{ErrorClass, Sql};
@@ -240,6 +243,31 @@ impl DialectImpl for MySql {
         AssertSqlSafe(format!("START TRANSACTION; SAVEPOINT {savepoint}")).into_sql_str()
     }
 
+    async fn ask(
+        conn: &mut MySqlConnection,
+        sql: String,
+        nonce: String,
+    ) -> Result<(), sqlx::Error> {
+        let sql = AssertSqlSafe(format!("{sql}; SELECT '{nonce}'"));
+        let rows = sqlx::raw_sql(sql).fetch_all(conn).await?;
+        let last: Option<Vec<u8>> = match rows.last() {
+            Some(row) => row.try_get_unchecked(0)?,
+            None => None,
+        };
+        if last.as_deref() == Some(nonce.as_bytes()) {
+            Ok(())
+        } else {
+            Err(sqlx::Error::Protocol(
+                "an answer is another statement's".into(),
+            ))
+        }
+    }
+
+    async fn in_sync(conn: &mut MySqlConnection) -> Result<(), sqlx::Error> {
+        let nonce = u128::from_ne_bytes(*ClaimToken::random().as_bytes());
+        Self::ask(conn, "DO 0".into(), format!("{nonce:x}")).await
+    }
+
     fn lacks_savepoint(error: &dyn sqlx::error::DatabaseError) -> bool {
         number(error) == Some(1305)
     }
@@ -288,8 +316,10 @@ impl DialectImpl for MySql {
 
     /// The server does not tell, and a roll-back outside of a transaction does nothing.
     async fn is_clean(conn: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
-        Self::simple(conn, SqlStr::from_static("ROLLBACK")).await?;
-        Ok(true)
+        let asking = Self::ask(conn, "ROLLBACK".into(), "clean".into());
+        Ok(timeout(Duration::from_secs(5), asking)
+            .await
+            .is_ok_and(|asked| asked.is_ok()))
     }
 
     async fn findings(pool: &sqlx::Pool<Self>) -> Result<Vec<Finding>, sqlx::Error> {
