@@ -14,8 +14,11 @@ use tower_idempotency::{Dialect, IdempotencyLayer, SqlxStore, migrate};
 
 /// A database that tests run on.
 pub trait TestDb: Dialect {
-    /// Counts the records of a key in a state, joined by a blank.
-    const RECORDS_OF: &'static str;
+    /// The table of records, `{records}` in the statements below.
+    const RECORDS: &'static str;
+
+    /// Whether placeholders have numbers, as they do in the statements below.
+    const NUMBERED: bool;
 
     /// What keeps the database in being.
     type Database: Send + Sync;
@@ -53,16 +56,21 @@ pub trait TestDb: Dialect {
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-macro_rules! statements {
-    ($records:literal, $placed:expr, $age:literal) => {
-        const RECORDS_OF: &'static str = concat!(
-            "SELECT count(*) FROM ",
-            $records,
-            " AS r WHERE r.key || ' ' || state = $1"
-        );
+/// A statement as the database wants it.
+fn written<D: TestDb>(sql: &'static str) -> SqlStr {
+    let sql = sql.replace("{records}", D::RECORDS);
+    let pieces = sql.split('$').enumerate().map(|(at, piece)| match at {
+        0 => piece.to_owned(),
+        _ if D::NUMBERED => format!("${piece}"),
+        _ => piece.replacen(|c: char| c.is_ascii_digit(), "?", 1),
+    });
+    AssertSqlSafe(pieces.collect::<String>()).into_sql_str()
+}
 
+macro_rules! statements {
+    ($age:literal) => {
         async fn age(pool: &Pool<Self>, ms: i64) {
-            sqlx::query($placed(concat!("UPDATE ", $records, " SET ", $age)))
+            sqlx::query(written::<Self>(concat!("UPDATE {records} SET ", $age)))
                 .bind(ms)
                 .bind(ms)
                 .bind(ms)
@@ -73,12 +81,15 @@ macro_rules! statements {
         }
 
         async fn run(conn: &mut Self::Connection, sql: &'static str) -> sqlx::Result<()> {
-            sqlx::raw_sql(sql).execute(conn).await.map(drop)
+            sqlx::raw_sql(written::<Self>(sql))
+                .execute(conn)
+                .await
+                .map(drop)
         }
 
         async fn insert(conn: &mut Self::Connection, note: &str) -> sqlx::Result<()> {
             let sql = "INSERT INTO effect (note) VALUES ($1)";
-            sqlx::query($placed(sql))
+            sqlx::query(written::<Self>(sql))
                 .bind(note)
                 .execute(conn)
                 .await
@@ -86,7 +97,7 @@ macro_rules! statements {
         }
 
         async fn count(pool: &Pool<Self>, sql: &'static str, note: &str) -> i64 {
-            sqlx::query_scalar($placed(sql))
+            sqlx::query_scalar(written::<Self>(sql))
                 .bind(note)
                 .fetch_one(pool)
                 .await
@@ -96,6 +107,8 @@ macro_rules! statements {
 }
 
 impl TestDb for Sqlite {
+    const RECORDS: &'static str = "tower_idempotency_record";
+    const NUMBERED: bool = true;
     type Database = SqliteDatabase;
 
     async fn database() -> SqliteDatabase {
@@ -126,14 +139,14 @@ impl TestDb for Sqlite {
     }
 
     statements!(
-        "tower_idempotency_record",
-        SqlStr::from_static,
         "claimed_at = claimed_at - $1, stale_at = stale_at - $2, \
          completed_at = completed_at - $3, expires_at = expires_at - $4"
     );
 }
 
 impl TestDb for Postgres {
+    const RECORDS: &'static str = "tower_idempotency.record";
+    const NUMBERED: bool = true;
     type Database = TestDatabase;
 
     async fn database() -> TestDatabase {
@@ -154,8 +167,6 @@ impl TestDb for Postgres {
     }
 
     statements!(
-        "tower_idempotency.record",
-        SqlStr::from_static,
         "claimed_at = claimed_at - $1 * interval '1 ms', \
          stale_at = stale_at - $2 * interval '1 ms', \
          completed_at = completed_at - $3 * interval '1 ms', \
@@ -164,6 +175,8 @@ impl TestDb for Postgres {
 }
 
 impl TestDb for MySql {
+    const RECORDS: &'static str = "tower_idempotency_record";
+    const NUMBERED: bool = false;
     type Database = MysqlDatabase;
 
     async fn database() -> MysqlDatabase {
@@ -182,22 +195,11 @@ impl TestDb for MySql {
     }
 
     statements!(
-        "tower_idempotency_record",
-        without_numbers,
         "claimed_at = claimed_at - INTERVAL $1 * 1000 MICROSECOND, \
          stale_at = stale_at - INTERVAL $2 * 1000 MICROSECOND, \
          completed_at = completed_at - INTERVAL $3 * 1000 MICROSECOND, \
          expires_at = expires_at - INTERVAL $4 * 1000 MICROSECOND"
     );
-}
-
-/// MySQL's placeholders have none.
-fn without_numbers(sql: &'static str) -> SqlStr {
-    let pieces = sql.split('$').enumerate().map(|(at, piece)| match at {
-        0 => piece.to_owned(),
-        _ => piece.replacen(|c: char| c.is_ascii_digit(), "?", 1),
-    });
-    AssertSqlSafe(pieces.collect::<String>()).into_sql_str()
 }
 
 /// A fresh database with the table of records, a table of effects, and a pool.
@@ -268,7 +270,8 @@ impl<D: TestDb> World<D> {
 
     /// How many records of that key are in that state.
     pub async fn records(&self, key: &str, state: &str) -> i64 {
-        D::count(&self.watch, D::RECORDS_OF, &format!("{key} {state}")).await
+        let sql = "SELECT count(*) FROM {records} AS r WHERE r.key || ' ' || state = $1";
+        D::count(&self.watch, sql, &format!("{key} {state}")).await
     }
 
     /// Ends the test: nothing may be left inside of a transaction.

@@ -94,9 +94,10 @@ impl<DB: Dialect> Leash<DB> {
     /// The savepoint is there only as long as the transaction is, and its name is nobody else's.
     async fn ask(&mut self, sql: String) -> Proof {
         self.asked += 1;
-        let nonce = format!("{}_{}", self.savepoint, self.asked);
+        let savepoint = self.savepoint.clone();
+        let nonce = format!("{savepoint}_{}", self.asked);
         let asking = async |conn: &mut DB::Connection| {
-            let asked = timeout(PATIENCE, DB::ask(conn, sql, nonce)).await;
+            let asked = timeout(PATIENCE, DB::ask(conn, sql, &savepoint, nonce)).await;
             asked.unwrap_or_else(|_| Err(timed_out()))
         };
         match self.run(asking).await {
@@ -124,7 +125,13 @@ impl<DB: Dialect> Leash<DB> {
 
     /// Rolls back, and returns when the database has done so, or is about to.
     pub(crate) async fn rollback(&mut self) {
-        roll_back(self.loan()).await;
+        let unwinding = self.run(async |conn: &mut DB::Connection| {
+            unwind::<DB>(conn).await;
+            // The roll-back may have been queued only; a ping waits for it.
+            conn.ping().await
+        });
+        // Dropped in the middle, it leaves the connection in doubt.
+        let _ = timeout(PATIENCE, unwinding).await;
         self.unwound = true;
     }
 
@@ -135,17 +142,8 @@ impl<DB: Dialect> Leash<DB> {
 
 const THERE: &str = "there until it is dropped";
 
-/// Takes a connection out of all transactions that it is in, or else sees to it that it is closed.
-async fn roll_back<DB: Dialect>(loan: &mut Loan<DB>) {
-    let unwinding = loan.run(async |conn: &mut DB::Connection| {
-        unwind::<DB>(conn).await;
-        // The roll-back may have been queued only; a ping waits for it.
-        conn.ping().await
-    });
-    // Dropped in the middle, it leaves the connection in doubt.
-    let _ = timeout(PATIENCE, unwinding).await;
-}
-
+/// Takes a connection out of all transactions that it is in.
+///
 /// Where `begin_with` is called inside of a transaction, sqlx 0.9 fails, and rolls the innermost
 /// level back: the one way to count down that it offers.
 async fn unwind<DB: Dialect>(conn: &mut DB::Connection) {
@@ -174,7 +172,13 @@ impl<DB: Dialect> Drop for Leash<DB> {
             return;
         }
         if let (Some(mut loan), Ok(runtime)) = (self.loan.take(), Handle::try_current()) {
-            runtime.spawn(async move { roll_back(&mut loan).await });
+            runtime.spawn(async move {
+                let unwinding = loan.run(async |conn: &mut DB::Connection| {
+                    unwind::<DB>(conn).await;
+                    Ok(())
+                });
+                let _ = timeout(PATIENCE, unwinding).await;
+            });
         }
     }
 }

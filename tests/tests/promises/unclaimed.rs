@@ -69,11 +69,8 @@ on_every_database! {
             assert_eq!(client.post(path, "k", &json!({"note": "x"})).await.status, StatusCode::CREATED);
         }
         assert_eq!(world.records("k", "completed").await, 2);
-        let names = if D::NAME == "SQLite" {
-            "SELECT count(*) FROM tower_idempotency_record WHERE operation IN ('publish', 'POST /things/{}') AND owner <> $1"
-        } else {
-            "SELECT count(*) FROM tower_idempotency.record WHERE operation IN ('publish', 'POST /things/{}') AND owner <> $1"
-        };
+        let names =
+            "SELECT count(*) FROM {records} WHERE operation IN ('publish', 'POST /things/{}') AND owner <> $1";
         assert_eq!(D::count(&world.pool, names, "nobody").await, 2);
         world.end().await;
     }

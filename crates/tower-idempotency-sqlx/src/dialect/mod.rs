@@ -126,14 +126,15 @@ pub(crate) mod sealed {
         /// and part of the savepoint's name.
         fn begin(token: &str, savepoint: &str) -> SqlStr;
 
-        /// Runs statements, and makes sure that what was read is their answer: with the nonce in
-        /// it, where the driver can lose its place.
+        /// Runs statements about a savepoint, and makes sure that what was read is their answer:
+        /// with the nonce in it, where the driver can lose its place.
         fn ask(
             conn: &mut Self::Connection,
             sql: String,
+            savepoint: &str,
             nonce: String,
         ) -> impl Future<Output = Result<(), sqlx::Error>> + Send {
-            let _ = nonce;
+            let _ = (savepoint, nonce);
             // Made of hexadecimal digits and words of ours.
             Self::simple(conn, AssertSqlSafe(sql).into_sql_str())
         }
