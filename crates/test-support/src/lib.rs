@@ -30,7 +30,9 @@
 //! process starts when the first database is asked for. A server of ours and its folder are gone soon after the
 //! process that started it, however that process ended.
 
+mod daemon;
 mod error;
+mod folder;
 mod mysql;
 mod names;
 mod place;
@@ -39,11 +41,12 @@ mod proxy;
 mod shell;
 mod sqlite;
 
+pub use daemon::{Daemon, DaemonError, free_address};
 pub use error::ServerError;
 pub use mysql::{MariadbBinaries, MariadbServer, MysqlAdmin, MysqlDatabase, mysql_database};
 pub use names::run_prefix;
 pub use postgres::{
-    Admin, Binaries, PostgresServer, ServerSettings, TestDatabase, idle_in_transaction,
+    Admin, Binaries, PostgresNode, PostgresServer, ServerSettings, TestDatabase, idle_in_transaction,
     postgres_database,
 };
 pub use proxy::{Direction, Proxy, Traffic};

@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::{MetadataExt as _, chown};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{self, Child, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
+use crate::daemon::free_address;
 use crate::error::{Engine, ServerError};
+use crate::folder::{FolderError, make_folder};
 
 /// A server in a temporary folder, on a unix socket there and on a port of `127.0.0.1`.
 ///
@@ -49,8 +50,12 @@ impl Shell {
 
     fn attempt(recipe: &Recipe<'_>) -> Result<Self, ServerError> {
         let io = |what| ServerError::io(recipe.engine, what);
-        let (folder, user) = make_folder(recipe.engine)?;
-        let address = free_address(recipe.engine)?;
+        let Engine { word, users, .. } = recipe.engine;
+        let (folder, user) = make_folder(word, users).map_err(|error| match error {
+            FolderError::NoUser => ServerError::no_user(recipe.engine),
+            FolderError::Io(what, error) => io(what)(error),
+        })?;
+        let address = free_address().map_err(io("find a free port"))?;
         fs::write(folder.join("settings"), (recipe.settings)(&folder, address))
             .map_err(io("write the server's settings"))?;
 
@@ -96,67 +101,6 @@ impl Shell {
         // Nothing can be done about a shell that cannot be waited for.
         self.child.wait().ok();
     }
-}
-
-/// The user that a server runs as when we are root.
-struct User {
-    uid: u32,
-    gid: u32,
-}
-
-impl User {
-    fn named(name: &str) -> Option<Self> {
-        let id = |flag| {
-            let output = Command::new("id").args([flag, name]).output().ok()?;
-            String::from_utf8(output.stdout).ok()?.trim().parse().ok()
-        };
-        Some(Self {
-            uid: id("-u")?,
-            gid: id("-g")?,
-        })
-    }
-}
-
-/// Makes the server's folder, owned by the user that the server has to run as if that is not us.
-fn make_folder(engine: &'static Engine) -> Result<(PathBuf, Option<User>), ServerError> {
-    let prefix = format!("test-{}-{}-", engine.word, process::id());
-    let io = |what| ServerError::io(engine, what);
-    let make = |parent: &Path| {
-        tempfile::Builder::new()
-            .prefix(&prefix)
-            .tempdir_in(parent)
-            .map_err(io("make a folder for the server"))
-    };
-    let mut folder = make(&std::env::temp_dir())?;
-    let is_root = fs::metadata(folder.path())
-        .map_err(io("read the server's folder"))?
-        .uid()
-        == 0;
-    // A socket's path holds 103 bytes on macOS; and another user must be able to remove the
-    // folder, which /tmp lets him do.
-    if is_root || folder.path().as_os_str().len() > 80 {
-        folder = make(Path::new("/tmp"))?;
-    }
-    let user = if is_root {
-        let user = engine
-            .users
-            .iter()
-            .find_map(|name| User::named(name))
-            .ok_or_else(|| ServerError::no_user(engine))?;
-        chown(folder.path(), Some(user.uid), Some(user.gid))
-            .map_err(io("give the folder to the server's user"))?;
-        Some(user)
-    } else {
-        None
-    };
-    // From here on the shell removes it.
-    Ok((folder.keep(), user))
-}
-
-fn free_address(engine: &'static Engine) -> Result<SocketAddr, ServerError> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
-        .map_err(ServerError::io(engine, "find a free port"))
 }
 
 fn logs(folder: &Path) -> String {

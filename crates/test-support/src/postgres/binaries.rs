@@ -35,6 +35,9 @@ impl Binaries {
             .iter()
             .all(|name| folder.join(name).is_file());
         let version = complete.then(|| output(folder.join("postgres"), "--version"))??;
+        // What is in the PATH may be links to some of them.
+        let real = fs::canonicalize(folder.join("postgres")).ok()?;
+        let folder = real.parent().map_or(folder, Path::to_owned);
         Some(Self { folder, version })
     }
 

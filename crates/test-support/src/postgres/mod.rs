@@ -3,6 +3,7 @@
 mod admin;
 mod binaries;
 mod database;
+mod node;
 mod server;
 
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod tests;
 pub use admin::Admin;
 pub use binaries::Binaries;
 pub use database::{TestDatabase, idle_in_transaction, postgres_database};
+pub use node::PostgresNode;
 pub use server::{PostgresServer, ServerSettings};
 
 use crate::error::Engine;

@@ -41,7 +41,7 @@ impl ServerSettings {
         self
     }
 
-    fn file(&self, folder: &Path, address: SocketAddr) -> String {
+    pub(super) fn file(&self, folder: &Path, address: SocketAddr) -> String {
         let mut file = String::new();
         push(&mut file, "listen_addresses", &address.ip().to_string());
         push(&mut file, "port", &address.port().to_string());

@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep};
 
 use super::database::server_url;
 use super::{
-    Admin, Binaries, PostgresServer, ServerSettings, idle_in_transaction, postgres_database,
+    Admin, Binaries, PostgresNode, PostgresServer, ServerSettings, idle_in_transaction,
+    postgres_database,
 };
 use crate::{Direction, Proxy};
 
@@ -193,6 +194,46 @@ async fn round_trips_are_counted_and_answers_lost() -> Result<(), sqlx::Error> {
         .fetch_one(&mut direct)
         .await?;
     assert_eq!(rows, 1);
+    Ok(())
+}
+
+/// A standby has what its primary had when that was killed, may be promoted, and the old primary may
+/// follow it then.
+#[tokio::test]
+async fn a_standby_takes_over() -> Result<(), Box<dyn Error>> {
+    let binaries = Binaries::find()?;
+    let settings = ServerSettings::default().set("synchronous_standby_names", "standby");
+    let mut primary = PostgresNode::primary(&binaries, &settings).await?;
+    let standby = PostgresNode::standby(&binaries, &settings, primary.address()).await?;
+    let mut connection = PgConnection::connect(&primary.url()).await?;
+    connection
+        .execute("CREATE TABLE t (n int); INSERT INTO t VALUES (1)")
+        .await?;
+    primary.crash().await?;
+    assert!(connection.ping().await.is_err());
+
+    let mut connection = PgConnection::connect(&standby.url()).await?;
+    connection.execute("SELECT pg_promote()").await?;
+    primary.follow(standby.address()).await?;
+    connection
+        .execute("INSERT INTO t SELECT count(*) FROM t")
+        .await?;
+    let mut follower = PgConnection::connect(&primary.url()).await?;
+    // Synchronous: received, and replayed in a moment.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let count = sqlx::query_scalar("SELECT count(*) FROM t");
+        let rows: i64 = count.fetch_one(&mut follower).await?;
+        if rows == 2 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{rows} rows");
+        sleep(Duration::from_millis(10)).await;
+    }
+    let (folder, other) = (primary.folder().to_owned(), standby.folder().to_owned());
+    primary.stop().await;
+    standby.stop().await;
+    assert!(!folder.exists() && !other.exists());
     Ok(())
 }
 

@@ -1,7 +1,6 @@
 //! One connection through the proxy.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -13,9 +12,9 @@ use super::control::Control;
 use super::frames::Frames;
 
 /// Carries bytes both ways until both sides have closed, or one breaks or is told to.
-pub(super) async fn run(mut client: TcpStream, server: SocketAddr, control: Arc<Control>) {
+pub(super) async fn run(mut client: TcpStream, control: Arc<Control>) {
     let mut resets = control.resets();
-    let Ok(mut server) = TcpStream::connect(server).await else {
+    let Ok(mut server) = TcpStream::connect(&*control.servers()).await else {
         client.set_zero_linger().ok();
         return;
     };

@@ -1,6 +1,7 @@
 //! What the proxy is told, and what its connections tell.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -8,8 +9,10 @@ use tokio::time::sleep;
 use super::{Direction, Traffic};
 
 /// What all connections of a proxy share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Control {
+    servers: watch::Sender<Vec<SocketAddr>>,
+    turns: AtomicUsize,
     to_server: Way,
     to_client: Way,
     resets: watch::Sender<u64>,
@@ -17,6 +20,30 @@ pub(super) struct Control {
 }
 
 impl Control {
+    pub(super) fn to(servers: &[SocketAddr]) -> Self {
+        Self {
+            servers: watch::Sender::new(servers.to_vec()),
+            turns: AtomicUsize::default(),
+            to_server: Way::default(),
+            to_client: Way::default(),
+            resets: watch::Sender::default(),
+            round_trips: AtomicU64::default(),
+        }
+    }
+
+    /// Where a new connection may lead to, in this order.
+    pub(super) fn servers(&self) -> Vec<SocketAddr> {
+        let mut servers = self.servers.borrow().clone();
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        let first = turn.checked_rem(servers.len()).unwrap_or_default();
+        servers.rotate_left(first);
+        servers
+    }
+
+    pub(super) fn redirect(&self, servers: &[SocketAddr]) {
+        self.servers.send_replace(servers.to_vec());
+    }
+
     pub(super) fn way(&self, direction: Direction) -> &Way {
         match direction {
             Direction::ToServer => &self.to_server,

@@ -41,7 +41,7 @@ pub enum Traffic {
     Hold,
 }
 
-/// A TCP proxy between clients and one server. Everything ends with its drop.
+/// A TCP proxy between clients and one server, or some that take turns. Everything ends with its drop.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -64,13 +64,23 @@ impl Proxy {
     ///
     /// There is no free port.
     pub async fn start(server: SocketAddr) -> Self {
+        Self::balance(&[server]).await
+    }
+
+    /// Starts a proxy that gives each new connection to the next of these servers, and passes over
+    /// those that refuse it.
+    ///
+    /// # Panics
+    ///
+    /// There is no free port.
+    pub async fn balance(servers: &[SocketAddr]) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
             .expect("there is a free port");
         let address = listener.local_addr().expect("it is bound");
-        let control = Arc::new(Control::default());
+        let control = Arc::new(Control::to(servers));
         let (gate, orders) = mpsc::channel(1);
-        let task = tokio::spawn(accept(listener, server, Arc::clone(&control), orders));
+        let task = tokio::spawn(accept(listener, Arc::clone(&control), orders));
         Self {
             address,
             control,
@@ -83,6 +93,11 @@ impl Proxy {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Leads to another server from now on. Open connections stay where they are.
+    pub fn redirect(&self, server: SocketAddr) {
+        self.control.redirect(&[server]);
     }
 
     /// Says what happens in one direction from now on, on all connections.
@@ -154,12 +169,7 @@ impl Drop for Proxy {
 }
 
 /// Accepts clients, and opens or shuts the gate. Owns the connections, which end with it.
-async fn accept(
-    listener: TcpListener,
-    server: SocketAddr,
-    control: Arc<Control>,
-    mut orders: mpsc::Receiver<Gate>,
-) {
+async fn accept(listener: TcpListener, control: Arc<Control>, mut orders: mpsc::Receiver<Gate>) {
     let Ok(address) = listener.local_addr() else {
         return;
     };
@@ -178,7 +188,7 @@ async fn accept(
                 let control = Arc::clone(&control);
                 // A client that is gone before it was accepted is none.
                 if let Ok(client) = client {
-                    connections.spawn(connection::run(client, server, control));
+                    connections.spawn(connection::run(client, control));
                 }
             }
             Some(_) = connections.join_next() => {}

@@ -167,3 +167,39 @@ async fn connections_end_with_the_proxy() {
     let read = timeout(SOON, stream.read_u8()).await.expect("an end");
     assert!(read.is_err());
 }
+
+/// New connections lead to where the proxy was redirected to, and open ones stay where they are.
+#[tokio::test]
+async fn new_connections_are_redirected() {
+    let (_echo, proxy, mut old) = set_up().await;
+    let other = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    proxy.redirect(other.local_addr().expect("an address"));
+    let _new = TcpStream::connect(proxy.address()).await.expect("accepted");
+    timeout(SOON, other.accept())
+        .await
+        .expect("at the other one")
+        .expect("accepted");
+    assert_eq!(echoed(&mut old, "again").await.expect("an echo"), "again");
+}
+
+/// Servers take turns, and one that refuses is passed over.
+#[tokio::test]
+async fn servers_take_turns() {
+    let one = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let other = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addresses = [&one, &other].map(|server| server.local_addr().expect("an address"));
+    let proxy = Proxy::balance(&addresses).await;
+    for server in [&one, &other, &one] {
+        let _client = TcpStream::connect(proxy.address()).await.expect("accepted");
+        timeout(SOON, server.accept())
+            .await
+            .expect("it is its turn")
+            .expect("accepted");
+    }
+    drop(other);
+    let _client = TcpStream::connect(proxy.address()).await.expect("accepted");
+    timeout(SOON, one.accept())
+        .await
+        .expect("the other refuses")
+        .expect("accepted");
+}
