@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::fs;
+use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -118,7 +119,10 @@ impl Daemon {
     /// # Errors
     ///
     /// It ends before, or takes too long.
-    pub async fn until(&mut self, ready: impl AsyncFn() -> bool) -> Result<(), DaemonError> {
+    pub async fn until<F: Future<Output = bool> + Send>(
+        &mut self,
+        ready: impl Fn() -> F + Send,
+    ) -> Result<(), DaemonError> {
         let deadline = Instant::now() + PATIENCE;
         while !ready().await {
             self.expect("alive").await?;
@@ -201,6 +205,7 @@ impl Error for DaemonError {}
 #[cfg(test)]
 mod tests {
     use std::error::Error;
+    use std::future::ready;
 
     use super::Daemon;
 
@@ -221,7 +226,7 @@ mod tests {
             let sleeping = "sleep 600 & echo $! >child; wait";
             daemon.start(&["sh", "-c", sleeping]).await?;
             daemon
-                .until(async || std::fs::exists(&child).unwrap_or(false))
+                .until(|| ready(std::fs::exists(&child).unwrap_or(false)))
                 .await?;
             daemon.run(&["sh", "-c", "kill -0 $(cat child)"]).await?;
             daemon.crash().await?;
@@ -229,7 +234,7 @@ mod tests {
                 .run(&["sh", "-c", "! kill -0 $(cat child) && rm child"])
                 .await?;
         }
-        let ended = daemon.until(async || false).await;
+        let ended = daemon.until(|| ready(false)).await;
         assert!(ended.is_err(), "it does not run");
         daemon.stop().await;
         assert!(!folder.exists());

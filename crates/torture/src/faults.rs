@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     Terminate,
     /// The database crashes, and recovers.
     Restart,
+    /// The primary is killed, and the standby promoted.
+    FailOver,
     /// Somebody else writes to the SQLite file for two seconds.
     WriteLock,
 }
@@ -45,13 +47,14 @@ impl fmt::Display for Fault {
             Self::Cut => "connections cut after n bytes",
             Self::Terminate => "connections ended by the database",
             Self::Restart => "database crashed and restarted",
+            Self::FailOver => "primary killed, standby promoted",
             Self::WriteLock => "write lock held for 2 s",
         })
     }
 }
 
 /// Faults on PostgreSQL, each as often as it is likely.
-const POSTGRES: [Fault; 20] = [
+const POSTGRES: [Fault; 19] = [
     Fault::Kill,
     Fault::Kill,
     Fault::Kill,
@@ -71,7 +74,6 @@ const POSTGRES: [Fault; 20] = [
     Fault::Cut,
     Fault::Terminate,
     Fault::Terminate,
-    Fault::Restart,
 ];
 
 const SQLITE: [Fault; 9] = [
@@ -104,9 +106,7 @@ pub(crate) async fn rage(
         Some(_) => (POSTGRES.to_vec(), POSTGRES_PAUSE_MS),
         None => (SQLITE.to_vec(), SQLITE_PAUSE_MS),
     };
-    if !system.database.can_restart() {
-        faults.retain(|fault| *fault != Fault::Restart);
-    }
+    faults.extend(system.database.disaster());
     let mut counts = Counts::new();
     let mut running = JoinSet::new();
     loop {
@@ -137,7 +137,7 @@ impl Fault {
                     .await
             }
             Self::Terminate => return ignore_unreachable(system.database.terminate_one().await),
-            Self::Restart => return system.database.restart().await,
+            Self::Restart | Self::FailOver => return system.database.suffer().await,
             Self::WriteLock => {
                 let held = system
                     .database

@@ -107,8 +107,12 @@ async fn torture(options: &Options) -> Outcome {
 async fn on(engine: Engine, options: &Options) -> Outcome<bool> {
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     match engine {
-        Engine::Postgres => println!("PostgreSQL, {}, --seed {seed}", options.isolation.name()),
-        Engine::Sqlite => println!("SQLite, --seed {seed}"),
+        Engine::Sqlite => println!("{}, --seed {seed}", engine.name()),
+        _ => println!(
+            "{}, {}, --seed {seed}",
+            engine.name(),
+            options.isolation.name()
+        ),
     }
     let mut report = Report::default();
     let mut left = options.seconds;

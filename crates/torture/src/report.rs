@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use crate::faults::Counts;
-use crate::history::{self, History, KINDS, Kind, Violation};
+use crate::history::{History, KINDS, Kind, Violation};
 use crate::round::Round;
 
 /// The sum of some rounds.
@@ -20,6 +20,8 @@ pub(crate) struct Report {
     violations: Vec<Violation>,
     evidence: BTreeMap<String, Vec<String>>,
     longest_wait: Duration,
+    longest_pause: Duration,
+    lost: Option<usize>,
     longest_in_calm: Duration,
     took: Duration,
 }
@@ -44,7 +46,7 @@ impl Report {
     pub(crate) fn add(&mut self, round: Round) {
         self.keys += round.keys;
         self.requests += round.history.calls.len();
-        for (kind, count) in history::tally(&round.history.calls) {
+        for (kind, count) in round.answers {
             *self.answers.entry(kind).or_default() += count;
         }
         for (fault, count) in round.faults {
@@ -62,6 +64,11 @@ impl Report {
         let (longest, in_calm) = longest_waits(&round.history);
         self.longest_wait = self.longest_wait.max(longest);
         self.longest_in_calm = self.longest_in_calm.max(in_calm);
+        self.longest_pause = self.longest_pause.max(round.longest_pause);
+        self.lost = round
+            .lost
+            .map(|lost| lost + self.lost.unwrap_or_default())
+            .or(self.lost);
         self.took += round.took;
     }
 
@@ -94,6 +101,10 @@ impl Report {
             seconds(self.longest_wait),
         );
         row("  after the faults", seconds(self.longest_in_calm));
+        row("longest pause of all 2xx", seconds(self.longest_pause));
+        if let Some(lost) = self.lost {
+            row("acknowledged, lost with the primary", lost);
+        }
         for (name, kind) in VIOLATIONS {
             let of_kind = |violation: &&Violation| violation.kind == kind;
             row(name, self.violations.iter().filter(of_kind).count());

@@ -1,6 +1,6 @@
 //! A round: a fresh system, load and faults, calm, and the proof.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,10 @@ pub(crate) struct Setup {
 pub(crate) struct Round {
     pub(crate) keys: usize,
     pub(crate) history: History,
+    pub(crate) answers: HashMap<&'static str, u64>,
+    pub(crate) longest_pause: Duration,
+    /// How many acknowledged effects were lost, where the database does so.
+    pub(crate) lost: Option<usize>,
     pub(crate) faults: Counts,
     pub(crate) kills_at_points: u64,
     pub(crate) events: [(&'static str, u64); 4],
@@ -70,7 +74,12 @@ pub(crate) async fn run(setup: &Setup) -> Outcome<Round> {
     let _ = progress.await;
 
     let tables = system.database.read_when_quiet().await?;
-    let history = site.history();
+    let mut history = site.history();
+    let answers = history::tally(&history.calls);
+    let longest_pause = history.longest_pause();
+    let lost_until = system.database.lost_until().await;
+    let lost =
+        lost_until.map(|time| history.forget(time.saturating_duration_since(began), &tables));
     let violations = history::check(&history, &tables);
     let keys_at_fault = violations.iter().map(|violation| &violation.key);
     let evidence = keys_at_fault
@@ -82,6 +91,9 @@ pub(crate) async fn run(setup: &Setup) -> Outcome<Round> {
     Ok(Round {
         keys,
         history,
+        answers,
+        longest_pause,
+        lost,
         faults,
         kills_at_points,
         events,
@@ -94,8 +106,8 @@ pub(crate) async fn run(setup: &Setup) -> Outcome<Round> {
 /// Three servers on PostgreSQL, two on SQLite, which need not be configured alike.
 fn manners(engine: Engine, dice: &mut fastrand::Rng) -> Vec<Manner> {
     let servers = match engine {
-        Engine::Postgres => 3,
         Engine::Sqlite => 2,
+        _ => 3,
     };
     (0..servers)
         .map(|_| Manner {

@@ -105,7 +105,7 @@ impl PostgresNode {
         let postgres = self.program("postgres");
         self.daemon.start(&[&postgres, "-D", "data"]).await?;
         let url = self.url();
-        self.daemon.until(async || is_up(&url).await).await
+        self.daemon.until(|| is_up(&url)).await
     }
 
     /// Throws its data away, and follows a primary from now on. It must not run.

@@ -83,7 +83,7 @@ pub(crate) fn check(history: &History, tables: &Tables) -> Vec<Violation> {
             found.push(Violation { kind, key, what });
         };
         story.effects(&mut complain);
-        story.answers(&mut complain);
+        story.answers(history, &mut complain);
         story.record(&mut complain);
         story.waits(history, &mut complain);
     }
@@ -138,7 +138,7 @@ impl Story<'_> {
     }
 
     /// All 2xx are equal, and no answer denies what was known before its call.
-    fn answers(&self, complain: &mut impl FnMut(Kind, String)) {
+    fn answers(&self, history: &History, complain: &mut impl FnMut(Kind, String)) {
         let mut successes = self.successes();
         let first = successes.next();
         if let Some((_, first)) = first {
@@ -170,8 +170,12 @@ impl Story<'_> {
                     sent.next().is_some() && !(after(known) && run == Some(&call.request))
                 }
                 409 | 422 | 500.. => !after(known),
-                // Of a handler that was taken over, and found its effect made by the other.
-                404 => !after(known) && !self.removed.is_empty(),
+                // Of a handler that was taken over, and found its effect made by the other; or there
+                // is nothing to remove any more.
+                404 => {
+                    !after(known)
+                        && (!self.removed.is_empty() || removes_what_is_gone(call, history))
+                }
                 _ => false,
             };
             if !may_be {
@@ -227,9 +231,13 @@ impl Story<'_> {
     }
 }
 
+fn removes_what_is_gone(call: &Call, history: &History) -> bool {
+    matches!(&call.request, Request::Remove { id, .. } if history.gone.contains(id))
+}
+
 fn answered<'a>(calls: &'a [&'a Call]) -> impl Iterator<Item = (&'a Call, &'a Answer)> {
     calls.iter().filter_map(|call| match &call.outcome {
         Outcome::Answer(answer) => Some((*call, answer)),
-        Outcome::HungUp | Outcome::Broken => None,
+        Outcome::HungUp | Outcome::Broken | Outcome::Forgotten => None,
     })
 }

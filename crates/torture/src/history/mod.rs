@@ -2,7 +2,7 @@
 
 mod check;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(crate) enum Outcome {
     HungUp,
     /// The connection broke.
     Broken,
+    /// It no longer counts.
+    Forgotten,
 }
 
 /// An answer, read whole.
@@ -94,6 +96,40 @@ pub(crate) struct History {
     pub(crate) faults_ended: Duration,
     /// How long after that an answer may take.
     pub(crate) bound: Duration,
+    /// Effects that a database lost which may lose what it acknowledged.
+    pub(crate) gone: HashSet<String>,
+}
+
+impl History {
+    /// Makes the clients forget what they were told until a time, because the database has forgotten
+    /// some of it, too. Returns how many effects a 2xx spoke of are gone.
+    pub(crate) fn forget(&mut self, until: Duration, tables: &Tables) -> usize {
+        let effects: HashSet<&str> = tables.effects.iter().map(|effect| &*effect.id).collect();
+        for call in self.calls.iter_mut().filter(|call| call.started < until) {
+            if let Outcome::Answer(answer) = &call.outcome
+                && answer.is_success()
+                && let Some(id) = &answer.names
+                && !effects.contains(&**id)
+            {
+                self.gone.insert(id.clone());
+            }
+            call.outcome = Outcome::Forgotten;
+        }
+        self.gone.len()
+    }
+
+    /// The longest time without any 2xx, until the last fault had ended.
+    pub(crate) fn longest_pause(&self) -> Duration {
+        let answered = self.calls.iter().filter(|call| match &call.outcome {
+            Outcome::Answer(answer) => answer.is_success(),
+            Outcome::HungUp | Outcome::Broken | Outcome::Forgotten => false,
+        });
+        let mut times: Vec<Duration> = answered.map(|call| call.ended).collect();
+        times.retain(|time| *time <= self.faults_ended);
+        times.sort_unstable();
+        let pauses = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+        pauses.max().unwrap_or_default()
+    }
 }
 
 /// What is in the tables once nothing runs any more.
@@ -141,6 +177,7 @@ impl Outcome {
         let answer = match self {
             Self::HungUp => return "clients that hung up",
             Self::Broken => return "connections that broke",
+            Self::Forgotten => return "forgotten",
             Self::Answer(answer) => answer,
         };
         match answer.status {
@@ -192,6 +229,7 @@ impl fmt::Display for Call {
         match &self.outcome {
             Outcome::HungUp => f.write_str(" -> hung up"),
             Outcome::Broken => f.write_str(" -> broken"),
+            Outcome::Forgotten => f.write_str(" -> forgotten"),
             Outcome::Answer(answer) => {
                 write!(f, " -> {}", answer.status)?;
                 if answer.replayed {

@@ -1,5 +1,6 @@
 //! One of the devices that send a request until they know what became of it.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,7 @@ impl Site {
             waits: std::mem::take(&mut *waits),
             faults_ended: self.faults_ended.get().copied().unwrap_or_default(),
             bound: BOUND,
+            gone: HashSet::new(),
         }
     }
 

@@ -1,23 +1,21 @@
 //! The database that the servers share.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{AssertSqlSafe, Connection as _, Pool, Postgres, Sqlite, SqliteConnection};
-use test_support::{
-    Binaries, SqliteDatabase, TestDatabase, idle_in_transaction, postgres_database, sqlite_database,
-};
-use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep};
+use test_support::{SqliteDatabase, idle_in_transaction, sqlite_database};
+use tokio::time::sleep;
 use tower_idempotency::migrate;
-use url::Url;
 
-use super::cluster::Cluster;
+use super::cluster::Replication;
+use super::place::Place;
 use crate::Outcome;
 use crate::effects::Effects;
+use crate::faults::Fault;
 use crate::history::Tables;
 use crate::server::sqlite_options;
 
@@ -25,7 +23,22 @@ use crate::server::sqlite_options;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Engine {
     Postgres,
+    /// PostgreSQL with a synchronous standby.
+    Standby,
+    /// Likewise with one that is behind.
+    AsynchronousStandby,
     Sqlite,
+}
+
+impl Engine {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "PostgreSQL",
+            Self::Standby => "PostgreSQL with a synchronous standby",
+            Self::AsynchronousStandby => "PostgreSQL with an asynchronous standby",
+            Self::Sqlite => "SQLite",
+        }
+    }
 }
 
 /// The isolation of transactions that do not say which they want.
@@ -60,18 +73,6 @@ pub(crate) enum Database {
     },
 }
 
-/// Where PostgreSQL is.
-pub(crate) enum Place {
-    /// A server of our own.
-    Own {
-        url: Url,
-        address: SocketAddr,
-        cluster: Box<Mutex<Cluster>>,
-    },
-    /// On the server that `TEST_POSTGRES_URL` names, which is not ours to restart.
-    Foreign(TestDatabase),
-}
-
 /// How long to wait for what is still on its way when the answers are out.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
@@ -79,8 +80,19 @@ impl Database {
     /// Starts it, and makes the tables.
     pub(crate) async fn start(engine: Engine, isolation: Isolation) -> Outcome<Self> {
         match engine {
-            Engine::Postgres => {
-                let place = Place::find().await?;
+            Engine::Sqlite => {
+                let file = sqlite_database();
+                let options = sqlite_options(&file.url())?;
+                let pool = SqlitePoolOptions::new().connect_with(options).await?;
+                make(&pool).await?;
+                Ok(Self::Sqlite { file, pool })
+            }
+            Engine::Postgres | Engine::Standby | Engine::AsynchronousStandby => {
+                let place = match engine {
+                    Engine::Standby => Place::pair(Replication::Synchronous).await?,
+                    Engine::AsynchronousStandby => Place::pair(Replication::Asynchronous).await?,
+                    _ => Place::server().await?,
+                };
                 let pool = PgPoolOptions::new().connect(place.url()).await?;
                 let sql = format!(
                     "ALTER DATABASE {} SET default_transaction_isolation TO '{}'",
@@ -90,13 +102,6 @@ impl Database {
                 sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await?;
                 make(&pool).await?;
                 Ok(Self::Postgres { place, pool })
-            }
-            Engine::Sqlite => {
-                let file = sqlite_database();
-                let options = sqlite_options(&file.url())?;
-                let pool = SqlitePoolOptions::new().connect_with(options).await?;
-                make(&pool).await?;
-                Ok(Self::Sqlite { file, pool })
             }
         }
     }
@@ -118,28 +123,27 @@ impl Database {
         }
     }
 
-    pub(crate) fn can_restart(&self) -> bool {
-        matches!(
-            self,
-            Self::Postgres {
-                place: Place::Own { .. },
-                ..
-            }
-        )
+    /// The worst that can happen to it.
+    pub(crate) fn disaster(&self) -> Option<Fault> {
+        match self {
+            Self::Postgres { place, .. } => place.disaster(),
+            Self::Sqlite { .. } => None,
+        }
     }
 
-    /// Crashes the server and starts it again. Nothing where it is not ours.
-    pub(crate) async fn restart(&self) -> Outcome {
+    /// Lets it happen, and returns when all is as before.
+    pub(crate) async fn suffer(&self) -> Outcome {
         match self {
-            Self::Postgres {
-                place: Place::Own { cluster, .. },
-                ..
-            } => cluster.lock().await.restart().await,
-            Self::Postgres {
-                place: Place::Foreign(_),
-                ..
-            }
-            | Self::Sqlite { .. } => Ok(()),
+            Self::Postgres { place, .. } => place.suffer().await,
+            Self::Sqlite { .. } => Ok(()),
+        }
+    }
+
+    /// Since when nothing that was acknowledged has been lost; `None` where that never happens.
+    pub(crate) async fn lost_until(&self) -> Option<Instant> {
+        match self {
+            Self::Postgres { place, .. } => place.lost_until().await,
+            Self::Sqlite { .. } => None,
         }
     }
 
@@ -194,68 +198,11 @@ impl Database {
         match self {
             Self::Postgres { place, pool } => {
                 pool.close().await;
-                match place {
-                    Place::Own { cluster, .. } => cluster.into_inner().stop().await?,
-                    Place::Foreign(database) => drop(database),
-                }
+                place.stop().await;
             }
             Self::Sqlite { pool, .. } => pool.close().await,
         }
         Ok(())
-    }
-}
-
-impl Place {
-    async fn find() -> Outcome<Self> {
-        match Binaries::find() {
-            Ok(binaries) => {
-                let cluster = Cluster::start(binaries).await?;
-                Ok(Self::Own {
-                    url: cluster.url().parse()?,
-                    address: cluster.address(),
-                    cluster: Box::new(Mutex::new(cluster)),
-                })
-            }
-            Err(error) if std::env::var_os("TEST_POSTGRES_URL").is_none() => Err(error.into()),
-            Err(_) => {
-                println!("PostgreSQL: the server of TEST_POSTGRES_URL, which is never restarted");
-                Ok(Self::Foreign(postgres_database().await))
-            }
-        }
-    }
-
-    fn url(&self) -> &str {
-        match self {
-            Self::Own { url, .. } => url.as_str(),
-            Self::Foreign(database) => database.url(),
-        }
-    }
-
-    fn url_via(&self, proxy: SocketAddr) -> String {
-        match self {
-            Self::Own { url, .. } => {
-                let mut url = url.clone();
-                // A URL with a host takes both.
-                let _ = url.set_ip_host(proxy.ip());
-                let _ = url.set_port(Some(proxy.port()));
-                url.into()
-            }
-            Self::Foreign(database) => database.url_via(proxy),
-        }
-    }
-
-    fn address(&self) -> SocketAddr {
-        match self {
-            Self::Own { address, .. } => *address,
-            Self::Foreign(database) => database.address(),
-        }
-    }
-
-    fn name(&self) -> &str {
-        match self {
-            Self::Own { .. } => "postgres",
-            Self::Foreign(database) => database.name(),
-        }
     }
 }
 

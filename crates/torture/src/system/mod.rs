@@ -4,6 +4,7 @@ mod cluster;
 pub(crate) mod database;
 pub(crate) mod log;
 mod member;
+mod place;
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -326,3 +326,40 @@ fn leftovers_are_seen() {
     round.tables.idle = 1;
     assert_eq!(round.found(), [Kind::IdleInTransaction]);
 }
+
+/// Where the database has lost what it acknowledged, effect and record together, clients make it
+/// anew; an effect that is lost after that is a loss, and half of one is not forgiven.
+#[test]
+fn what_a_database_forgot_is_made_anew() {
+    let anew = |until| {
+        let mut round = Round::removed();
+        round.tables.effects = vec![effect("2", "a")];
+        round.tables.records = vec![record("a", "completed", Some("2"))];
+        round.answered("text", 60, made("2", false));
+        let lost = round.history.forget(ms(until), &round.tables);
+        (round, lost)
+    };
+    let (mut round, lost) = anew(55);
+    assert_eq!((round.found(), lost), (vec![], 1));
+    // There is nothing to remove any more.
+    round.history.calls.push(Call {
+        started: ms(70),
+        outcome: Outcome::Answer(answer(404, None)),
+        ..round.history.calls[4].clone()
+    });
+    assert_eq!(round.found(), []);
+    round.tables.records.clear();
+    assert_eq!(round.found(), [Kind::Apart]);
+
+    let (round, lost) = anew(15);
+    assert!(lost == 1 && round.found().contains(&Kind::Loss));
+}
+
+/// The longest time without a 2xx is measured while there are faults.
+#[test]
+fn pauses_are_measured() {
+    let mut round = Round::made();
+    round.answered("text", 60, made("1", true));
+    round.answered("text", 500, made("1", true));
+    assert_eq!(round.history.longest_pause(), ms(40));
+}
