@@ -36,6 +36,7 @@ mod folder;
 mod mysql;
 mod names;
 mod place;
+mod pgbouncer;
 mod postgres;
 mod proxy;
 mod shell;
@@ -45,6 +46,7 @@ pub use daemon::{Daemon, DaemonError, free_address};
 pub use error::ServerError;
 pub use mysql::{MariadbBinaries, MariadbServer, MysqlAdmin, MysqlDatabase, mysql_database};
 pub use names::run_prefix;
+pub use pgbouncer::PgBouncer;
 pub use postgres::{
     Admin, Binaries, PostgresNode, PostgresServer, ServerSettings, TestDatabase, idle_in_transaction,
     postgres_database,

@@ -32,6 +32,7 @@ pub(crate) enum Fault {
     Restart,
     /// The primary is killed, and the standby promoted.
     FailOver,
+    KillPooler,
     /// Somebody else writes to the SQLite file for two seconds.
     WriteLock,
 }
@@ -48,6 +49,7 @@ impl fmt::Display for Fault {
             Self::Terminate => "connections ended by the database",
             Self::Restart => "database crashed and restarted",
             Self::FailOver => "primary killed, standby promoted",
+            Self::KillPooler => "PgBouncer killed and restarted",
             Self::WriteLock => "write lock held for 2 s",
         })
     }
@@ -106,7 +108,7 @@ pub(crate) async fn rage(
         Some(_) => (POSTGRES.to_vec(), POSTGRES_PAUSE_MS),
         None => (SQLITE.to_vec(), SQLITE_PAUSE_MS),
     };
-    faults.extend(system.database.disaster());
+    faults.extend(system.database.disasters());
     let mut counts = Counts::new();
     let mut running = JoinSet::new();
     loop {
@@ -137,7 +139,9 @@ impl Fault {
                     .await
             }
             Self::Terminate => return ignore_unreachable(system.database.terminate_one().await),
-            Self::Restart | Self::FailOver => return system.database.suffer().await,
+            Self::Restart | Self::FailOver | Self::KillPooler => {
+                return system.database.suffer(self).await;
+            }
             Self::WriteLock => {
                 let held = system
                     .database

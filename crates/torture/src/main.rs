@@ -16,6 +16,7 @@ mod faults;
 mod history;
 mod load;
 mod points;
+mod pooler;
 mod report;
 mod round;
 mod server;
@@ -46,6 +47,8 @@ struct Arguments {
 enum Command {
     /// Kills a server at each named point, once.
     Points(points::Options),
+    /// Sends mixed statements through PgBouncer, in each of the ways that sqlx has.
+    Pooler(pooler::Options),
     /// One of the servers.
     #[command(hide = true)]
     Serve(server::Options),
@@ -75,6 +78,7 @@ async fn main() -> ExitCode {
     let Arguments { command, options } = Arguments::parse();
     let outcome = match command {
         Some(Command::Points(options)) => points::run(&options).await,
+        Some(Command::Pooler(options)) => pooler::run(&options).await,
         Some(Command::Serve(options)) => server::run(options).await,
         None => torture(&options).await,
     };

@@ -27,6 +27,8 @@ pub(crate) enum Engine {
     Standby,
     /// Likewise with one that is behind.
     AsynchronousStandby,
+    /// PostgreSQL behind PgBouncer in transaction mode.
+    Pgbouncer,
     Sqlite,
 }
 
@@ -36,6 +38,7 @@ impl Engine {
             Self::Postgres => "PostgreSQL",
             Self::Standby => "PostgreSQL with a synchronous standby",
             Self::AsynchronousStandby => "PostgreSQL with an asynchronous standby",
+            Self::Pgbouncer => "PostgreSQL behind PgBouncer",
             Self::Sqlite => "SQLite",
         }
     }
@@ -87,8 +90,12 @@ impl Database {
                 make(&pool).await?;
                 Ok(Self::Sqlite { file, pool })
             }
-            Engine::Postgres | Engine::Standby | Engine::AsynchronousStandby => {
+            Engine::Postgres
+            | Engine::Standby
+            | Engine::AsynchronousStandby
+            | Engine::Pgbouncer => {
                 let place = match engine {
+                    Engine::Pgbouncer => Place::pooled().await?,
                     Engine::Standby => Place::pair(Replication::Synchronous).await?,
                     Engine::AsynchronousStandby => Place::pair(Replication::Asynchronous).await?,
                     _ => Place::server().await?,
@@ -123,18 +130,18 @@ impl Database {
         }
     }
 
-    /// The worst that can happen to it.
-    pub(crate) fn disaster(&self) -> Option<Fault> {
+    /// What only happens to it, and not on the way there.
+    pub(crate) fn disasters(&self) -> Vec<Fault> {
         match self {
-            Self::Postgres { place, .. } => place.disaster(),
-            Self::Sqlite { .. } => None,
+            Self::Postgres { place, .. } => place.disasters(),
+            Self::Sqlite { .. } => Vec::new(),
         }
     }
 
-    /// Lets it happen, and returns when all is as before.
-    pub(crate) async fn suffer(&self) -> Outcome {
+    /// Lets one of those happen, and returns when all is as before.
+    pub(crate) async fn suffer(&self, disaster: Fault) -> Outcome {
         match self {
-            Self::Postgres { place, .. } => place.suffer().await,
+            Self::Postgres { place, .. } => place.suffer(disaster).await,
             Self::Sqlite { .. } => Ok(()),
         }
     }

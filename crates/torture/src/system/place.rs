@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use test_support::{Binaries, TestDatabase, postgres_database};
+use test_support::{Binaries, PgBouncer, TestDatabase, postgres_database};
 use tokio::sync::Mutex;
 use url::Url;
 
@@ -21,21 +21,39 @@ pub(crate) struct Place {
 
 enum Kind {
     /// Servers of our own.
-    Own {
-        cluster: Box<Mutex<Cluster>>,
-        disaster: Fault,
-        /// Where acknowledged commits are lost: when that happened last.
-        lost: Option<Mutex<Option<Instant>>>,
-    },
+    Own(Box<Own>),
     /// On the server that `TEST_POSTGRES_URL` names, which is not ours to kill.
     Foreign(TestDatabase),
+}
+
+struct Own {
+    cluster: Mutex<Cluster>,
+    /// What becomes of it when its worst day comes.
+    disaster: Fault,
+    /// Where acknowledged commits are lost: when that happened last.
+    lost: Option<Mutex<Option<Instant>>>,
+    pooler: Option<Mutex<PgBouncer>>,
+}
+
+impl Own {
+    fn new(cluster: Cluster, disaster: Fault) -> Self {
+        Self {
+            cluster: Mutex::new(cluster),
+            disaster,
+            lost: None,
+            pooler: None,
+        }
+    }
 }
 
 impl Place {
     /// One server.
     pub(crate) async fn server() -> Outcome<Self> {
         match Binaries::find() {
-            Ok(binaries) => Self::own(Cluster::alone(&binaries).await?, Fault::Restart, None),
+            Ok(binaries) => {
+                let cluster = Cluster::alone(&binaries).await?;
+                Self::own(Own::new(cluster, Fault::Restart))
+            }
             Err(error) if std::env::var_os("TEST_POSTGRES_URL").is_none() => Err(error.into()),
             Err(_) => {
                 println!("PostgreSQL: the server of TEST_POSTGRES_URL, which is never restarted");
@@ -52,31 +70,38 @@ impl Place {
 
     /// A primary and a standby.
     pub(crate) async fn pair(replication: Replication) -> Outcome<Self> {
-        let lost = match replication {
-            Replication::Synchronous => None,
-            Replication::Asynchronous => Some(Mutex::default()),
-        };
         let cluster = Cluster::pair(&Binaries::find()?, replication).await?;
-        Self::own(cluster, Fault::FailOver, lost)
+        let mut own = Own::new(cluster, Fault::FailOver);
+        own.lost = (replication == Replication::Asynchronous).then(Mutex::default);
+        Self::own(own)
     }
 
-    fn own(
-        cluster: Cluster,
-        disaster: Fault,
-        lost: Option<Mutex<Option<Instant>>>,
-    ) -> Outcome<Self> {
+    /// One server, which is reached through PgBouncer.
+    pub(crate) async fn pooled() -> Outcome<Self> {
+        let cluster = Cluster::alone(&Binaries::find()?).await?;
+        let pooler = PgBouncer::start(cluster.address()).await?;
+        let (major, minor) = pooler.version();
+        println!("PgBouncer {major}.{minor}");
+        let address = pooler.address();
+        let mut own = Own::new(cluster, Fault::Restart);
+        own.pooler = Some(Mutex::new(pooler));
+        Ok(Self {
+            address,
+            ..Self::own(own)?
+        })
+    }
+
+    fn own(mut own: Own) -> Outcome<Self> {
+        let cluster = own.cluster.get_mut();
         Ok(Self {
             url: cluster.url().parse()?,
             address: cluster.address(),
             name: "postgres".to_owned(),
-            kind: Kind::Own {
-                cluster: Box::new(Mutex::new(cluster)),
-                disaster,
-                lost,
-            },
+            kind: Kind::Own(Box::new(own)),
         })
     }
 
+    /// Its URL, past any pooler.
     pub(crate) fn url(&self) -> &str {
         self.url.as_str()
     }
@@ -89,6 +114,7 @@ impl Place {
         url.into()
     }
 
+    /// Where servers reach it.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -98,30 +124,33 @@ impl Place {
         &self.name
     }
 
-    /// The worst that can happen to it.
-    pub(crate) fn disaster(&self) -> Option<Fault> {
+    /// What only happens to it, and not on the way there.
+    pub(crate) fn disasters(&self) -> Vec<Fault> {
         match &self.kind {
-            Kind::Own { disaster, .. } => Some(*disaster),
-            Kind::Foreign(_) => None,
+            Kind::Own(own) => {
+                let pooler = own.pooler.as_ref().map(|_| Fault::KillPooler);
+                [own.disaster].into_iter().chain(pooler).collect()
+            }
+            Kind::Foreign(_) => Vec::new(),
         }
     }
 
-    /// Lets it happen, and returns when all is as before.
-    pub(crate) async fn suffer(&self) -> Outcome {
-        let Kind::Own {
-            cluster,
-            disaster,
-            lost,
-        } = &self.kind
-        else {
+    /// Lets one of those happen, and returns when all is as before.
+    pub(crate) async fn suffer(&self, disaster: Fault) -> Outcome {
+        let Kind::Own(own) = &self.kind else {
             return Ok(());
         };
-        let mut cluster = cluster.lock().await;
-        if *disaster != Fault::FailOver {
+        if let (Fault::KillPooler, Some(pooler)) = (disaster, &own.pooler) {
+            let mut pooler = pooler.lock().await;
+            pooler.crash().await?;
+            return Ok(pooler.restart().await?);
+        }
+        let mut cluster = own.cluster.lock().await;
+        if disaster != Fault::FailOver {
             return cluster.restart().await;
         }
         let promoted = cluster.fail_over().await?;
-        if let Some(lost) = lost {
+        if let Some(lost) = &own.lost {
             *lost.lock().await = promoted;
         }
         Ok(())
@@ -130,16 +159,19 @@ impl Place {
     /// Since when nothing that was acknowledged has been lost.
     pub(crate) async fn lost_until(&self) -> Option<Instant> {
         match &self.kind {
-            Kind::Own {
-                lost: Some(lost), ..
-            } => *lost.lock().await,
-            Kind::Own { .. } | Kind::Foreign(_) => None,
+            Kind::Own(own) => *own.lost.as_ref()?.lock().await,
+            Kind::Foreign(_) => None,
         }
     }
 
     pub(crate) async fn stop(self) {
         match self.kind {
-            Kind::Own { cluster, .. } => cluster.into_inner().stop().await,
+            Kind::Own(own) => {
+                if let Some(pooler) = own.pooler {
+                    pooler.into_inner().stop().await;
+                }
+                own.cluster.into_inner().stop().await;
+            }
             Kind::Foreign(database) => drop(database),
         }
     }
