@@ -5,7 +5,7 @@ use std::process::Command;
 
 use test_support::{Admin, Binaries, PostgresServer, ServerSettings, run_prefix, sqlite_version};
 
-use crate::{Outcome, command};
+use crate::{Outcome, command, packages};
 
 /// Names a server of the user's.
 const URL: &str = "TEST_POSTGRES_URL";
@@ -78,13 +78,14 @@ impl Engines {
     }
 }
 
-fn find_or_install() -> Outcome<Binaries> {
+/// The server binaries of PostgreSQL.
+pub(crate) fn find_or_install() -> Outcome<Binaries> {
     match Binaries::find() {
         Err(error) if error.is_no_binaries() => {}
         found => return Ok(found?),
     }
     if command::succeeds(Command::new("apt-get").arg("--version")) {
-        apt()?;
+        packages::apt(&["postgresql"], &advice())?;
     } else if command::succeeds(Command::new("brew").arg("--version")) {
         println!("installing PostgreSQL with Homebrew");
         command::run_quietly(Command::new("brew").args(["install", "--quiet", "postgresql@17"]))?;
@@ -92,37 +93,6 @@ fn find_or_install() -> Outcome<Binaries> {
         return Err(advice().into());
     }
     Binaries::find().map_err(|_| advice().into())
-}
-
-fn apt() -> Outcome {
-    let as_root = if command::output(Command::new("id").arg("-u"))?.trim() == "0" {
-        &[][..]
-    } else if command::succeeds(Command::new("sudo").args(["-n", "true"])) {
-        &["sudo", "-n"][..]
-    } else {
-        return Err(advice().into());
-    };
-    println!("installing PostgreSQL with apt-get");
-    let apt_get = |arguments: &[&str]| {
-        let words = [
-            as_root,
-            &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"],
-            arguments,
-        ]
-        .concat();
-        command::run_quietly(Command::new(words[0]).args(&words[1..]))
-    };
-    // A list that is partly out of reach may still have the package.
-    if let Err(error) = apt_get(&["update", "-q"]) {
-        eprintln!("{error}; going on");
-    }
-    apt_get(&[
-        "install",
-        "-y",
-        "-q",
-        "--no-install-recommends",
-        "postgresql",
-    ])
 }
 
 fn advice() -> String {

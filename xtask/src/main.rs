@@ -1,12 +1,14 @@
 //! Tasks of this repository: `cargo xtask --help`.
 
 mod ci;
+mod cluster;
 mod command;
 mod deny;
 mod engines;
 mod features;
 mod metadata;
 mod migrations;
+mod packages;
 mod rules;
 mod table;
 mod test;
@@ -44,6 +46,10 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Tortures servers on an engine of more than one machine, whose parts are killed as well.
+    ///
+    /// Installs what is missing where it can (apt as root or with sudo). Leaves nothing running.
+    Cluster(cluster::Options),
     /// Runs all that has to pass before a change is merged.
     Ci,
     /// Checks that every rule of protocol.md is named by a test, and no other.
@@ -57,6 +63,7 @@ fn main() -> ExitCode {
     let outcome = Workspace::read().and_then(|workspace| match Arguments::parse().task {
         Task::Test { arguments } => test::run(&workspace, &arguments),
         Task::Torture { arguments } => torture::run(&workspace, &arguments),
+        Task::Cluster(options) => cluster::run(&workspace, &options),
         Task::Ci => ci::run_all(&workspace),
         Task::Rules => rules::run(&workspace),
     });

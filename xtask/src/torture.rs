@@ -11,20 +11,25 @@ use crate::{Outcome, command};
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Outcome {
     Runtime::new()?.block_on(async {
         let engines = Engines::start().await?;
-        let tortured = torture(workspace, arguments, &engines).await;
+        let tortured = torture(workspace, arguments, &engines.variables()).await;
         engines.stop().await?;
         tortured
     })
 }
 
-async fn torture(workspace: &Workspace, arguments: &[String], engines: &Engines) -> Outcome {
+/// Runs the crate of that name, and waits for it also when it is interrupted.
+pub(crate) async fn torture(
+    workspace: &Workspace,
+    arguments: &[String],
+    variables: &[(&str, String)],
+) -> Outcome {
     let mut command = command::cargo(workspace);
     command
         .args(["run", "--quiet", "--package", "torture", "--"])
         .args(arguments);
     let shown = command::shown(&command);
     let mut child = tokio::process::Command::from(command)
-        .envs(engines.variables())
+        .envs(variables.iter().cloned())
         .spawn()?;
     tokio::select! {
         status = child.wait() => match status? {

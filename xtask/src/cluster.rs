@@ -1,0 +1,68 @@
+//! `cargo xtask cluster`
+
+use clap::{Args, ValueEnum};
+use tokio::runtime::Runtime;
+
+use crate::metadata::Workspace;
+use crate::packages::{self, Program};
+use crate::{Outcome, engines, torture};
+
+/// An engine of more than one machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// PostgreSQL with a standby that is promoted when the primary is killed.
+    Standby,
+    /// PostgreSQL behind PgBouncer in transaction mode.
+    Pgbouncer,
+}
+
+#[derive(Args)]
+pub(crate) struct Options {
+    kind: Kind,
+    /// How long load and faults last.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// What they are drawn from; printed, to run the same again.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The standby is behind, and what it does not have is lost.
+    #[arg(long)]
+    asynchronous: bool,
+}
+
+/// Starts the engine, tortures it, and leaves nothing.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
+    if options.asynchronous && options.kind != Kind::Standby {
+        return Err("--asynchronous is for the standby".into());
+    }
+    let database = match options.kind {
+        Kind::Standby if options.asynchronous => "asynchronous-standby",
+        Kind::Standby => "standby",
+        Kind::Pgbouncer => "pgbouncer",
+    };
+    engines::find_or_install()?;
+    packages::ensure(programs(options.kind))?;
+    let mut arguments = vec![
+        format!("--database={database}"),
+        format!("--seconds={}", options.seconds),
+    ];
+    arguments.extend(options.seed.map(|seed| format!("--seed={seed}")));
+    Runtime::new()?.block_on(async {
+        if options.kind == Kind::Pgbouncer {
+            let pooler = ["pooler".to_owned()];
+            torture::torture(workspace, &pooler, &[]).await?;
+        }
+        torture::torture(workspace, &arguments, &[]).await
+    })
+}
+
+/// What is needed besides PostgreSQL.
+fn programs(kind: Kind) -> &'static [Program] {
+    match kind {
+        Kind::Standby => &[],
+        Kind::Pgbouncer => &[Program {
+            name: "pgbouncer",
+            package: "pgbouncer",
+        }],
+    }
+}
