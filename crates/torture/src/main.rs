@@ -13,6 +13,7 @@
 
 mod effects;
 mod faults;
+mod fleet;
 mod history;
 mod load;
 mod points;
@@ -47,6 +48,8 @@ struct Arguments {
 enum Command {
     /// Kills a server at each named point, once.
     Points(points::Options),
+    /// One key at four processes at once, behind a balancer; then one of them dies.
+    Fleet(fleet::Options),
     /// Sends mixed statements through PgBouncer, in each of the ways that sqlx has.
     Pooler(pooler::Options),
     /// One of the servers.
@@ -78,6 +81,7 @@ async fn main() -> ExitCode {
     let Arguments { command, options } = Arguments::parse();
     let outcome = match command {
         Some(Command::Points(options)) => points::run(&options).await,
+        Some(Command::Fleet(options)) => fleet::run(&options).await,
         Some(Command::Pooler(options)) => pooler::run(&options).await,
         Some(Command::Serve(options)) => server::run(options).await,
         None => torture(&options).await,

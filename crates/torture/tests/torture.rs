@@ -98,3 +98,16 @@ fn each_death_is_survived_on_postgres() {
 fn each_death_is_survived_on_sqlite() {
     assert_each_death_is_survived("sqlite");
 }
+
+/// R31, R33, R51, R65: a key that arrives at four processes at once is run by one, and the others wait
+/// for its result; when one dies, another takes its claim over. On PostgreSQL.
+#[test]
+fn four_processes_are_one_on_postgres() {
+    torture(&["fleet", "--database", "postgres"]);
+}
+
+/// R31, R33, R51, R65: likewise on SQLite.
+#[test]
+fn four_processes_are_one_on_sqlite() {
+    torture(&["fleet", "--database", "sqlite"]);
+}

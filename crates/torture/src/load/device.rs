@@ -33,8 +33,18 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new(servers: Vec<String>, began: Instant) -> Done<Self> {
+        Self::with(reqwest::Client::builder(), servers, began)
+    }
+
+    /// Behind a balancer, which gives each connection to another server: each call has one.
+    pub(crate) fn balanced(servers: Vec<String>, began: Instant) -> Done<Self> {
+        let http = reqwest::Client::builder().pool_max_idle_per_host(0);
+        Self::with(http, servers, began)
+    }
+
+    fn with(http: reqwest::ClientBuilder, servers: Vec<String>, began: Instant) -> Done<Self> {
         Ok(Self {
-            http: reqwest::Client::builder().no_proxy().build()?,
+            http: http.no_proxy().build()?,
             servers,
             began,
             calls: Mutex::default(),

@@ -177,17 +177,23 @@ impl Database {
         Ok(())
     }
 
+    /// How many records are claimed.
+    pub(crate) async fn claimed(&self) -> Outcome<i64> {
+        Ok(match self {
+            Self::Postgres { pool, .. } => Postgres::claimed(pool).await?,
+            Self::Sqlite { pool, .. } => Sqlite::claimed(pool).await?,
+        })
+    }
+
     /// The tables, once nothing is claimed and nobody is in a transaction any more, or some time
     /// after that should be so.
     pub(crate) async fn read_when_quiet(&self) -> Outcome<Tables> {
         let deadline = Instant::now() + AFTERMATH;
         loop {
-            let (claimed, idle) = match self {
-                Self::Postgres { place, pool } => (
-                    Postgres::claimed(pool).await?,
-                    idle_in_transaction(place.url()).await,
-                ),
-                Self::Sqlite { pool, .. } => (Sqlite::claimed(pool).await?, 0),
+            let claimed = self.claimed().await?;
+            let idle = match self {
+                Self::Postgres { place, .. } => idle_in_transaction(place.url()).await,
+                Self::Sqlite { .. } => 0,
             };
             if claimed + idle == 0 || Instant::now() >= deadline {
                 let tables = match self {
