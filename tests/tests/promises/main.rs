@@ -10,6 +10,7 @@ mod limits;
 mod logs;
 mod one_effect;
 mod pools;
+mod standby;
 mod start_up;
 mod take_over;
 mod tombstones;
