@@ -40,7 +40,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
         Kind::Standby => "standby",
         Kind::Pgbouncer => "pgbouncer",
     };
-    engines::find_or_install()?;
+    engines::postgres()?;
     packages::ensure(programs(options.kind))?;
     let mut arguments = vec![
         format!("--database={database}"),

@@ -1,102 +1,187 @@
 //! The databases that tests run on.
 
 use std::env;
+use std::fmt::Display;
 use std::process::Command;
 
-use test_support::{Admin, Binaries, PostgresServer, ServerSettings, run_prefix, sqlite_version};
+use test_support::{
+    Admin, Binaries, MariadbBinaries, MariadbServer, MysqlAdmin, PostgresServer, ServerError,
+    ServerSettings, run_prefix, sqlite_version,
+};
 
 use crate::{Outcome, command, packages};
 
-/// Names a server of the user's.
-const URL: &str = "TEST_POSTGRES_URL";
 /// Begins the names of all databases of a run.
-const PREFIX: &str = "TEST_POSTGRES_PREFIX";
+const PREFIX: &str = "TEST_DATABASE_PREFIX";
 
 /// The databases of one run of the tests.
 pub(crate) struct Engines {
-    postgres: Postgres,
+    postgres: Server<PostgresServer>,
+    mysql: Server<MariadbServer>,
     prefix: String,
 }
 
-enum Postgres {
-    Ours(PostgresServer),
-    Users(String),
+/// A server, and its URL.
+struct Server<S> {
+    /// `None` where it is the user's.
+    ours: Option<S>,
+    url: String,
 }
+
+/// What is said of an engine, and how it is had.
+struct Engine {
+    name: &'static str,
+    /// Names a server of the user's.
+    variable: &'static str,
+    apt: &'static [&'static str],
+    brew: &'static str,
+}
+
+const POSTGRES: Engine = Engine {
+    name: "PostgreSQL",
+    variable: "TEST_POSTGRES_URL",
+    apt: &["postgresql"],
+    brew: "postgresql@17",
+};
+
+const MYSQL: Engine = Engine {
+    name: "MariaDB",
+    variable: "TEST_MYSQL_URL",
+    apt: &["mariadb-server-core", "mariadb-client-core"],
+    brew: "mariadb",
+};
 
 impl Engines {
     /// Finds, installs and starts what is needed, and says what will be used.
     pub(crate) async fn start() -> Outcome<Self> {
-        let (postgres, origin) = match env::var(URL) {
-            Ok(url) => (Postgres::Users(url), format!("the server of {URL}")),
-            Err(_) => {
-                let binaries = find_or_install()?;
-                let origin = format!("a server of its own, from {}", binaries.folder().display());
-                let server = PostgresServer::start_with(&binaries, &ServerSettings::default())?;
-                (Postgres::Ours(server), origin)
-            }
-        };
+        let postgres = POSTGRES.start(
+            Binaries::find,
+            |binaries| {
+                Ok(PostgresServer::start_with(
+                    binaries,
+                    &ServerSettings::default(),
+                )?)
+            },
+            PostgresServer::url,
+        )?;
+        let mysql = MYSQL.start(
+            MariadbBinaries::find,
+            |binaries| Ok(MariadbServer::start_with(binaries, &[])?),
+            MariadbServer::url,
+        )?;
         let engines = Self {
             postgres,
+            mysql,
             prefix: run_prefix(),
         };
-        let version = engines.admin().await?.version().await?;
-        println!("PostgreSQL {version}: {origin}");
+        let version = engines.postgres_admin().await?.version().await?;
+        POSTGRES.say(&version, engines.postgres.ours.is_some());
+        let version = engines.mysql_admin().await?.version().await?;
+        MYSQL.say(&version, engines.mysql.ours.is_some());
         println!("SQLite {}: built in", sqlite_version().await?);
         Ok(engines)
     }
 
-    fn url(&self) -> String {
-        match &self.postgres {
-            Postgres::Ours(server) => server.url(),
-            Postgres::Users(url) => url.clone(),
-        }
+    async fn postgres_admin(&self) -> Outcome<Admin> {
+        let admin = Admin::connect(&self.postgres.url).await;
+        admin.map_err(|error| POSTGRES.unreachable(&error).into())
     }
 
-    async fn admin(&self) -> Outcome<Admin> {
-        Admin::connect(&self.url()).await.map_err(|error| {
-            format!("PostgreSQL cannot be reached ({error}): let {URL} name a server that runs")
-                .into()
-        })
+    async fn mysql_admin(&self) -> Outcome<MysqlAdmin> {
+        let admin = MysqlAdmin::connect(&self.mysql.url).await;
+        admin.map_err(|error| MYSQL.unreachable(&error).into())
     }
 
     /// What tells the tests of the engines.
-    pub(crate) fn variables(&self) -> [(&'static str, String); 2] {
-        [(URL, self.url()), (PREFIX, self.prefix.clone())]
+    pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
+        [
+            (POSTGRES.variable, self.postgres.url.clone()),
+            (MYSQL.variable, self.mysql.url.clone()),
+            (PREFIX, self.prefix.clone()),
+        ]
     }
 
-    /// Leaves nothing: neither a server of ours, nor databases on the user's.
+    /// Leaves nothing: neither servers of ours, nor databases on the user's.
     pub(crate) async fn stop(self) -> Outcome {
         // Tests drop their own databases, but killed ones cannot.
-        if let Postgres::Users(_) = self.postgres {
-            self.admin().await?.drop_all(&self.prefix).await?;
+        if self.postgres.ours.is_none() {
+            self.postgres_admin().await?.drop_all(&self.prefix).await?;
         }
-        match self.postgres {
-            Postgres::Ours(server) => server.stop(),
-            Postgres::Users(_) => {}
+        if self.mysql.ours.is_none() {
+            self.mysql_admin().await?.drop_all(&self.prefix).await?;
         }
+        self.postgres.ours.map(PostgresServer::stop);
+        self.mysql.ours.map(MariadbServer::stop);
         Ok(())
     }
 }
 
 /// The server binaries of PostgreSQL.
-pub(crate) fn find_or_install() -> Outcome<Binaries> {
-    match Binaries::find() {
-        Err(error) if error.is_no_binaries() => {}
-        found => return Ok(found?),
-    }
-    if command::succeeds(Command::new("apt-get").arg("--version")) {
-        packages::apt(&["postgresql"], &advice())?;
-    } else if command::succeeds(Command::new("brew").arg("--version")) {
-        println!("installing PostgreSQL with Homebrew");
-        command::run_quietly(Command::new("brew").args(["install", "--quiet", "postgresql@17"]))?;
-    } else {
-        return Err(advice().into());
-    }
-    Binaries::find().map_err(|_| advice().into())
+pub(crate) fn postgres() -> Outcome<Binaries> {
+    POSTGRES.find_or_install(Binaries::find)
 }
 
-fn advice() -> String {
-    format!(
-        "no PostgreSQL server: install it (Debian, Ubuntu: apt-get install postgresql; macOS: brew install postgresql@17), or set {URL} to a server on which databases may be created"
-    )
+impl Engine {
+    /// The user's server, or else one of ours.
+    fn start<B, S>(
+        &self,
+        find: impl Fn() -> Result<B, ServerError>,
+        start: impl FnOnce(&B) -> Outcome<S>,
+        url: impl FnOnce(&S) -> String,
+    ) -> Outcome<Server<S>> {
+        if let Ok(url) = env::var(self.variable) {
+            return Ok(Server { ours: None, url });
+        }
+        let server = start(&self.find_or_install(find)?)?;
+        let url = url(&server);
+        Ok(Server {
+            ours: Some(server),
+            url,
+        })
+    }
+
+    fn find_or_install<B>(&self, find: impl Fn() -> Result<B, ServerError>) -> Outcome<B> {
+        match find() {
+            Err(error) if error.is_no_binaries() => {}
+            found => return Ok(found?),
+        }
+        if command::succeeds(Command::new("apt-get").arg("--version")) {
+            packages::apt(self.apt, &self.advice())?;
+        } else if command::succeeds(Command::new("brew").arg("--version")) {
+            println!("installing {} with Homebrew", self.name);
+            command::run_quietly(Command::new("brew").args(["install", "--quiet", self.brew]))?;
+        } else {
+            return Err(self.advice().into());
+        }
+        find().map_err(|_| self.advice().into())
+    }
+
+    fn say(&self, version: &str, ours: bool) {
+        let origin = if ours {
+            "a server of its own".into()
+        } else {
+            format!("the server of {}", self.variable)
+        };
+        println!("{} {version}: {origin}", self.name);
+    }
+
+    fn unreachable(&self, error: &impl Display) -> String {
+        format!(
+            "{} cannot be reached ({error}): let {} name a server that runs",
+            self.name, self.variable
+        )
+    }
+
+    fn advice(&self) -> String {
+        let Self {
+            name,
+            variable,
+            apt,
+            brew,
+        } = self;
+        format!(
+            "no {name} server: install it (Debian, Ubuntu: apt-get install {}; macOS: brew install {brew}), or set {variable} to a server on which databases may be created",
+            apt.join(" ")
+        )
+    }
 }

@@ -35,8 +35,8 @@ mod error;
 mod folder;
 mod mysql;
 mod names;
-mod place;
 mod pgbouncer;
+mod place;
 mod postgres;
 mod proxy;
 mod shell;
@@ -48,8 +48,8 @@ pub use mysql::{MariadbBinaries, MariadbServer, MysqlAdmin, MysqlDatabase, mysql
 pub use names::run_prefix;
 pub use pgbouncer::PgBouncer;
 pub use postgres::{
-    Admin, Binaries, PostgresNode, PostgresServer, ServerSettings, TestDatabase, idle_in_transaction,
-    postgres_database,
+    Admin, Binaries, PostgresNode, PostgresServer, ServerSettings, TestDatabase,
+    idle_in_transaction, postgres_database,
 };
 pub use proxy::{Direction, Proxy, Traffic};
 pub use sqlite::{SqliteDatabase, sqlite_database, sqlite_version};

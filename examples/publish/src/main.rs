@@ -18,7 +18,7 @@
 //!
 //! | variable | default | what it is |
 //! |---|---|---|
-//! | `DATABASE_URL` | `sqlite://publish.db` | `sqlite://path` or `postgres://...` |
+//! | `DATABASE_URL` | `sqlite://publish.db` | `sqlite://path`, `postgres://...` or `mysql://...` |
 //! | `LISTEN` | `127.0.0.1:3000` | where to listen |
 //! | `STALE_AFTER` | `300` | seconds until the claim of a killed process is taken over |
 //!
@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use sqlx::Pool;
+use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 use tokio::net::TcpListener;
@@ -87,8 +88,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 .await?,
         )
         .await
+    } else if url.starts_with("mysql:") || url.starts_with("mariadb:") {
+        let pool = MySqlPoolOptions::new().max_connections(20);
+        serve(pool.connect(&url).await?).await
     } else {
-        Err("DATABASE_URL must begin with sqlite: or postgres:".into())
+        Err("DATABASE_URL must begin with sqlite:, postgres: or mysql:".into())
     }
 }
 

@@ -1,9 +1,9 @@
-//! The posts, in either database.
+//! The posts, in each database.
 
 use std::future::Future;
 
 use serde::Serialize;
-use sqlx::{Pool, Postgres, Sqlite};
+use sqlx::{MySql, Pool, Postgres, Sqlite};
 use tower_idempotency::Dialect;
 
 /// A post.
@@ -14,7 +14,8 @@ pub(crate) struct Post {
     pub(crate) body: String,
 }
 
-/// The statements on posts. The SQL is the same everywhere; only sqlx's types differ.
+/// The statements on posts. Besides sqlx's types, placeholders differ, and MySQL must be told to
+/// tell `ann` from `Ann`.
 pub(crate) trait Posts: Dialect {
     fn make_table(pool: &Pool<Self>) -> impl Future<Output = sqlx::Result<()>> + Send;
 
@@ -44,18 +45,23 @@ pub(crate) trait Posts: Dialect {
 }
 
 macro_rules! impl_posts {
-    ($db:ty) => {
+    ($db:ty, $a:literal, $b:literal, $c:literal, $d:literal, $bytes:literal) => {
         impl Posts for $db {
             async fn make_table(pool: &Pool<Self>) -> sqlx::Result<()> {
-                let sql = "CREATE TABLE IF NOT EXISTS post (
-                    id text PRIMARY KEY, author text NOT NULL, title text NOT NULL, body text NOT NULL
-                )";
+                let sql = concat!(
+                    "CREATE TABLE IF NOT EXISTS post (id varchar(36) PRIMARY KEY, \
+                     author varchar(255) NOT NULL, title text NOT NULL, body text NOT NULL)",
+                    $bytes
+                );
                 sqlx::query(sql).execute(pool).await?;
                 Ok(())
             }
 
             async fn insert(conn: &mut Self::Connection, author: &str, post: &Post) -> sqlx::Result<()> {
-                sqlx::query("INSERT INTO post (id, author, title, body) VALUES ($1, $2, $3, $4)")
+                let sql = concat!(
+                    "INSERT INTO post (id, author, title, body) VALUES (", $a, ", ", $b, ", ", $c, ", ", $d, ")"
+                );
+                sqlx::query(sql)
                     .bind(&post.id)
                     .bind(author)
                     .bind(&post.title)
@@ -66,14 +72,16 @@ macro_rules! impl_posts {
             }
 
             async fn list(pool: &Pool<Self>, author: &str) -> sqlx::Result<Vec<Post>> {
-                sqlx::query_as("SELECT id, title, body FROM post WHERE author = $1 ORDER BY id")
+                let sql = concat!("SELECT id, title, body FROM post WHERE author = ", $a, " ORDER BY id");
+                sqlx::query_as(sql)
                     .bind(author)
                     .fetch_all(pool)
                     .await
             }
 
             async fn read(pool: &Pool<Self>, author: &str, id: &str) -> sqlx::Result<Option<Post>> {
-                sqlx::query_as("SELECT id, title, body FROM post WHERE author = $1 AND id = $2")
+                let sql = concat!("SELECT id, title, body FROM post WHERE author = ", $a, " AND id = ", $b);
+                sqlx::query_as(sql)
                     .bind(author)
                     .bind(id)
                     .fetch_optional(pool)
@@ -81,7 +89,8 @@ macro_rules! impl_posts {
             }
 
             async fn delete(conn: &mut Self::Connection, author: &str, id: &str) -> sqlx::Result<bool> {
-                let done = sqlx::query("DELETE FROM post WHERE author = $1 AND id = $2")
+                let sql = concat!("DELETE FROM post WHERE author = ", $a, " AND id = ", $b);
+                let done = sqlx::query(sql)
                     .bind(author)
                     .bind(id)
                     .execute(conn)
@@ -92,5 +101,13 @@ macro_rules! impl_posts {
     };
 }
 
-impl_posts!(Postgres);
-impl_posts!(Sqlite);
+impl_posts!(Postgres, "$1", "$2", "$3", "$4", "");
+impl_posts!(Sqlite, "?", "?", "?", "?", "");
+impl_posts!(
+    MySql,
+    "?",
+    "?",
+    "?",
+    "?",
+    " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
-use test_support::{postgres_database, sqlite_database};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
+use test_support::{mysql_database, postgres_database, sqlite_database};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -92,32 +92,32 @@ impl Service {
 
 /// Waits until a request of that key is being processed.
 async fn claimed(database_url: &str, key: &str) {
-    let count =
-        |table| format!("SELECT count(*) FROM {table} WHERE key = '{key}' AND state = 'claimed'");
-    loop {
-        let claimed: i64 = if database_url.starts_with("sqlite:") {
-            let mut conn = SqliteConnection::connect(database_url)
-                .await
-                .expect("a connection");
-            let sql = AssertSqlSafe(count("tower_idempotency_record"));
-            sqlx::query_scalar(sql)
-                .fetch_one(&mut conn)
-                .await
-                .expect("a count")
-        } else {
-            let mut conn = PgConnection::connect(database_url)
-                .await
-                .expect("a connection");
-            let sql = AssertSqlSafe(count("tower_idempotency.record"));
-            sqlx::query_scalar(sql)
-                .fetch_one(&mut conn)
-                .await
-                .expect("a count")
+    let scheme = database_url.split(':').next();
+    let table = match scheme {
+        Some("postgres") => "tower_idempotency.record",
+        _ => "tower_idempotency_record",
+    };
+    let sql =
+        format!("SELECT count(*) FROM {table} AS r WHERE r.key = '{key}' AND state = 'claimed'");
+    let claimed = || async {
+        let sql = AssertSqlSafe(sql.clone());
+        let claimed: i64 = match scheme {
+            Some("sqlite") => {
+                let mut conn = SqliteConnection::connect(database_url).await?;
+                sqlx::query_scalar(sql).fetch_one(&mut conn).await?
+            }
+            Some("mysql") => {
+                let mut conn = MySqlConnection::connect(database_url).await?;
+                sqlx::query_scalar(sql).fetch_one(&mut conn).await?
+            }
+            _ => {
+                let mut conn = PgConnection::connect(database_url).await?;
+                sqlx::query_scalar(sql).fetch_one(&mut conn).await?
+            }
         };
-        if claimed == 1 {
-            return;
-        }
-    }
+        Ok::<_, sqlx::Error>(claimed)
+    };
+    while claimed().await.expect("a count") != 1 {}
 }
 
 /// R33, R50: the claim of a killed process is taken over after `stale_after`, and there is one post.
@@ -249,6 +249,15 @@ macro_rules! on_every_database {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
                 let database = super::postgres_database().await;
+                super::$test(database.url()).await;
+                database.assert_none_idle_in_transaction().await;
+            })*
+        }
+
+        mod mysql {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                let database = super::mysql_database().await;
                 super::$test(database.url()).await;
                 database.assert_none_idle_in_transaction().await;
             })*

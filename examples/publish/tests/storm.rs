@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use test_support::postgres_database;
+use test_support::{mysql_database, postgres_database};
 
 fn storm(database_url: Option<&str>) -> Output {
     let mut storm = Command::new(env!("CARGO_BIN_EXE_publish"));
@@ -37,11 +37,14 @@ fn assert_calm(output: &Output) {
 }
 
 /// R31, R33, R50: impatient clients and a service that is killed again and again make each post once,
-/// on the embedded default and on PostgreSQL. One after the other: a storm is a load of its own.
+/// on the embedded default, on PostgreSQL and on MariaDB. One after the other: a storm is a load of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_post_is_made_once() {
     assert_calm(&storm(None));
     let database = postgres_database().await;
+    assert_calm(&storm(Some(database.url())));
+    database.assert_none_idle_in_transaction().await;
+    let database = mysql_database().await;
     assert_calm(&storm(Some(database.url())));
     database.assert_none_idle_in_transaction().await;
 }
