@@ -1,14 +1,17 @@
 //! A database of its own for each test.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use sqlx::mysql::MySqlPoolOptions;
+use sqlx::pool::PoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, MySql, Pool, Postgres, SqlSafeStr as _, SqlStr, Sqlite};
 use test_support::{
-    MysqlDatabase, SqliteDatabase, TestDatabase, mysql_database, postgres_database, sqlite_database,
+    MysqlDatabase, Proxy, SqliteDatabase, TestDatabase, mysql_database, postgres_database,
+    sqlite_database,
 };
 use tower_idempotency::{Dialect, IdempotencyLayer, SqlxStore, migrate};
 
@@ -53,6 +56,41 @@ pub trait TestDb: Dialect {
     /// Reads one number.
     fn count(pool: &Pool<Self>, sql: &'static str, note: &str) -> impl Future<Output = i64> + Send;
 }
+
+/// A database behind a connection, which can break.
+pub trait ServerDb: TestDb {
+    /// Where its server listens.
+    fn address(database: &Self::Database) -> SocketAddr;
+
+    /// Connects through a proxy.
+    fn connect_via(
+        database: &Self::Database,
+        proxy: &Proxy,
+        options: PoolOptions<Self>,
+    ) -> impl Future<Output = Pool<Self>> + Send;
+}
+
+macro_rules! server_db {
+    ($db:ty) => {
+        impl ServerDb for $db {
+            fn address(database: &Self::Database) -> SocketAddr {
+                database.address()
+            }
+
+            async fn connect_via(
+                database: &Self::Database,
+                proxy: &Proxy,
+                options: PoolOptions<Self>,
+            ) -> Pool<Self> {
+                let url = database.url_via(proxy.address());
+                options.connect(&url).await.expect("the server answers")
+            }
+        }
+    };
+}
+
+server_db!(Postgres);
+server_db!(MySql);
 
 const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -61,7 +61,7 @@ impl<DB: Dialect> SqlxStore<DB> {
         lease.committing();
         let completing = async |conn: &mut DB::Connection| {
             let matched = queries::complete_alone::<DB>(conn, claim, response).await?;
-            DB::in_sync(conn).await.map(|()| matched)
+            DB::confirm(conn).await.map(|()| matched)
         };
         match loan.run(completing).await {
             Ok(true) => Completion::Committed,

@@ -45,7 +45,7 @@ pub(crate) async fn lookup<DB: Dialect>(
     conn: &mut DB::Connection,
     id: &RecordId,
 ) -> Result<Option<Row>> {
-    DB::fetch_record(conn, DB::SQL.lookup, &identity(id)).await
+    DB::lookup(conn, &identity(id)).await
 }
 
 pub(crate) async fn claim<DB: Dialect>(

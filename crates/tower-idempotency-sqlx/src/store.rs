@@ -84,7 +84,7 @@ impl<DB: Dialect> SqlxStore<DB> {
         let mut loan = Loan::of(&self.pool).await.map_err(store_error::<DB>)?;
         let written = loan.run(async |conn: &mut DB::Connection| {
             let written = statement(conn).await?;
-            DB::in_sync(conn).await.map(|()| written)
+            DB::confirm(conn).await.map(|()| written)
         });
         written.await.map_err(store_error::<DB>)
     }
@@ -137,6 +137,7 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
         let mut look = DB::LOOKS_FIRST;
         let mut blocked = None;
         let mut replacing = false;
+        let mut reconnected = false;
         for attempt in 0..CLAIM_ATTEMPTS {
             let found = if look {
                 self.find(&claim.id).await
@@ -158,7 +159,10 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
                     }
                     // A connection that died in the pool. The claim carries its own token, so
                     // that a second one is the same.
-                    ErrorClass::Disconnected if attempt == 0 => continue,
+                    ErrorClass::Disconnected if !reconnected => {
+                        reconnected = true;
+                        continue;
+                    }
                     ErrorClass::Disconnected
                     | ErrorClass::Unavailable
                     | ErrorClass::NoTable

@@ -1,5 +1,6 @@
 //! Handlers that do what they must not.
 
+use std::future::Future as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use end_to_end::{Answer, Client, Server, TestDb, World, on_every_database};
 use serde_json::json;
-use sqlx::{Connection as _, Postgres};
+use sqlx::{Connection as _, MySql, MySqlConnection, Postgres};
 use tower_idempotency::{Tx, TxConnection};
 
 /// Where a handler leaves its guard.
@@ -105,6 +106,17 @@ async fn misbehave<D: TestDb>(
         "forged-savepoint" => {
             let sql = "ROLLBACK; BEGIN; SAVEPOINT tower_idempotency";
             D::run(&mut conn, sql).await.expect("another transaction");
+        }
+        "ddl" => D::run(&mut conn, "CREATE TABLE made (n int)")
+            .await
+            .expect("a table"),
+        "session" => {
+            let sql = match D::NAME {
+                "MySQL" => "SET autocommit = 0",
+                "PostgreSQL" => "SET LOCAL search_path = pg_catalog; SET LOCAL lock_timeout = 1",
+                _ => "PRAGMA cache_size = 10",
+            };
+            D::run(&mut conn, sql).await.expect("a setting");
         }
         "hold-and-acquire" => {
             let second = tx.acquire().await;
@@ -235,6 +247,86 @@ on_every_database! {
         world.end().await;
     }
 
+    /// R50, R64: a handler that changes the schema is fine where that is part of the transaction. MySQL
+    /// commits before it does so: an effect is there, and the key never runs again.
+    async fn a_change_of_the_schema_is_in_the_transaction_or_ends_it<D>() {
+        let world = World::<D>::new().await;
+        let server = server(&world, &Hiding::default()).await;
+        let client = Client::new(&server);
+        let answer = client.post("/ddl", "k", &json!({})).await;
+        assert_eq!(world.effects("x").await, 1);
+        let again = client.post("/ddl", "k", &json!({})).await;
+        if D::NAME == "MySQL" {
+            assert_eq!(answer.problem(), "transaction-lost");
+            assert_eq!(again.problem(), "outcome-unknown");
+        } else {
+            assert_eq!(answer.status, StatusCode::CREATED);
+            assert!(again.is_replay());
+        }
+        assert_eq!(world.effects("x").await, 1);
+        world.end().await;
+    }
+
+    /// R50: settings that a handler leaves on its connection break no promise, also where they would
+    /// make the statements after it look done which are not.
+    async fn settings_of_a_handler_do_no_harm<D>() {
+        let world = World::<D>::with_connections(1).await;
+        let server = server(&world, &Hiding::default()).await;
+        let client = Client::new(&server);
+        for (expected, deed) in (1..).zip(["/session", "/nested", "/session", "/session"]) {
+            let key = format!("k{expected}");
+            let answer = client.post(deed, &key, &json!({})).await;
+            assert_eq!(answer.status, StatusCode::CREATED, "{expected}");
+            assert_eq!(world.effects("x").await, expected);
+            assert_eq!(world.records(&key, "completed").await, 1);
+            assert!(client.post(deed, &key, &json!({})).await.is_replay());
+        }
+        world.end().await;
+    }
+
+    /// R50, R61: a handler that drops a statement on its way, as a time-out around it does, and goes on,
+    /// gets an answer that is the truth, and no later request suffers from its connection.
+    async fn a_dropped_statement_does_no_harm<D>() {
+        let world = World::<D>::with_connections(1).await;
+        let handler = |Path(polls): Path<usize>, tx: Tx<D>| async move {
+            let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
+            let note = format!("polled-{polls}");
+            let mut insert = Box::pin(D::insert(&mut conn, &note));
+            let mut polled = 0;
+            std::future::poll_fn(|context| {
+                if polled == polls {
+                    return std::task::Poll::Ready(());
+                }
+                polled += 1;
+                insert.as_mut().poll(context).map(drop)
+            })
+            .await;
+            Ok::<_, Response>(StatusCode::CREATED)
+        };
+        let app = Router::new().route("/{polls}", post(handler).layer(world.layer()));
+        let server = Server::start(app).await;
+        let client = Client::new(&server);
+        let mut committed = 0;
+        for polls in (0..12).chain([1_000]) {
+            let key = format!("k{polls}");
+            let effects = async || world.effects(&format!("polled-{polls}")).await;
+            let answer = client.post(&format!("/{polls}"), &key, &json!({})).await;
+            match answer.status {
+                StatusCode::CREATED => {
+                    assert_eq!(world.records(&key, "completed").await, 1, "{polls}");
+                    committed += effects().await;
+                }
+                StatusCode::SERVICE_UNAVAILABLE => {
+                    assert_eq!(world.records(&key, "claimed").await, 0, "{polls}");
+                    assert_eq!(effects().await, 0, "{polls}");
+                }
+                status => panic!("{polls}: {status}"),
+            }
+        }
+        assert!(committed >= 1, "a statement that is not dropped has its effect");
+        world.end().await;
+    }
+
     /// R55: a panic with the guard held leaves nothing.
     async fn a_panic_with_the_guard_held_leaves_nothing<D>() {
         let world = World::<D>::new().await;
@@ -309,4 +401,56 @@ async fn a_lost_transaction_survives_a_short_outage() {
         assert_eq!(world.effects("x").await, 1, "{outage:?}");
         world.end().await;
     }
+}
+
+/// R64: on MySQL and MariaDB a deadlock rolls the whole transaction back; a handler that swallows it goes
+/// on in autocommit. Its later writes are there, so the key never runs again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_swallowed_deadlock_is_no_success() {
+    let world = World::<MySql>::new().await;
+    let mut conn = world.pool.acquire().await.unwrap();
+    let tables = "CREATE TABLE counter (id int PRIMARY KEY, n int NOT NULL); \
+         INSERT INTO counter VALUES (1, 0), (2, 0)";
+    MySql::run(&mut conn, tables).await.unwrap();
+    drop(conn);
+    let pool = world.pool.clone();
+    let handler = move |tx: Tx<MySql>| {
+        let pool = pool.clone();
+        async move {
+            let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
+            let count = async |conn: &mut MySqlConnection, sql| MySql::run(conn, sql).await;
+            count(&mut conn, "UPDATE counter SET n = n + 1 WHERE id = 1")
+                .await
+                .unwrap();
+            let mut other = pool.begin().await.unwrap();
+            // It has more to lose, so it is not the one that is rolled back.
+            for _ in 0..20 {
+                MySql::insert(&mut other, "other").await.unwrap();
+            }
+            count(&mut other, "UPDATE counter SET n = n + 1 WHERE id = 2")
+                .await
+                .unwrap();
+            let waiting = tokio::spawn(async move {
+                count(&mut other, "UPDATE counter SET n = n + 1 WHERE id = 1")
+                    .await
+                    .unwrap();
+                other.rollback().await.unwrap();
+            });
+            let deadlock = count(&mut conn, "UPDATE counter SET n = n + 1 WHERE id = 2").await;
+            assert!(deadlock.is_err_and(|error| error.to_string().contains("1213")));
+            MySql::insert(&mut conn, "x").await.unwrap();
+            waiting.await.unwrap();
+            Ok::<_, Response>(StatusCode::CREATED)
+        }
+    };
+    let app = Router::new().route("/", post(handler).layer(world.layer()));
+    let server = Server::start(app).await;
+    let client = Client::new(&server);
+    let answer = client.post("/", "k", &json!({})).await;
+    assert_eq!(answer.problem(), "transaction-lost");
+    assert_eq!(world.effects("x").await, 1, "in autocommit");
+    let again = client.post("/", "k", &json!({})).await;
+    assert_eq!(again.problem(), "outcome-unknown");
+    assert_eq!(world.effects("x").await, 1);
+    world.end().await;
 }

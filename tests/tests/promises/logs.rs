@@ -4,10 +4,10 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use end_to_end::{Answer, Client, Server, World, effects_app};
+use end_to_end::{Answer, Client, Server, TestDb, World, effects_app};
 use http::Method;
 use serde_json::json;
-use sqlx::Sqlite;
+use sqlx::{MySql, Postgres, Sqlite};
 use tracing_subscriber::fmt::format::FmtSpan;
 
 /// Everything that was logged.
@@ -27,8 +27,7 @@ impl Write for Log {
 
 /// R3: a span tells the operation, a short hash of the key, the outcome and how long each step took;
 /// no log has a key, an owner, a body or a token in clear.
-#[tokio::test]
-async fn secrets_are_not_logged() {
+async fn secrets_are_not_logged<D: TestDb>() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -38,10 +37,9 @@ async fn secrets_are_not_logged() {
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();
-    // The runtime of this test has one thread, so that its tasks are seen too.
     let _guard = tracing::subscriber::set_default(subscriber);
 
-    let world = World::<Sqlite>::new().await;
+    let world = World::<D>::new().await;
     let layer = world.layer().store_timeout(Duration::from_secs(1));
     let server = Server::start(effects_app(&layer)).await;
     let client = Client::new(&server);
@@ -126,4 +124,24 @@ async fn secrets_are_not_logged() {
         log.contains("WARN") && log.contains("store failure"),
         "{log}"
     );
+}
+
+// The runtimes of these tests have one thread, so that their tasks are seen too.
+mod secrets_are_not_logged {
+    use super::{MySql, Postgres, Sqlite};
+
+    #[tokio::test]
+    async fn sqlite() {
+        super::secrets_are_not_logged::<Sqlite>().await;
+    }
+
+    #[tokio::test]
+    async fn postgres() {
+        super::secrets_are_not_logged::<Postgres>().await;
+    }
+
+    #[tokio::test]
+    async fn mysql() {
+        super::secrets_are_not_logged::<MySql>().await;
+    }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use end_to_end::{TestDb, World, on_every_database};
-use sqlx::postgres::PgPoolOptions;
+use end_to_end::{TestDb, World, on_every_database, on_every_server};
+use sqlx::pool::PoolOptions;
 use sqlx::sqlite::SqlitePoolOptions;
-use sqlx::{PgPool, Postgres, Sqlite};
+use sqlx::{MySql, PgPool, Postgres, Sqlite};
 use test_support::{Direction, Proxy, Traffic};
 use tower_idempotency::{Finding, Severity, SqlxStore, harden, migrate};
 
@@ -81,6 +81,31 @@ async fn the_check_sees_the_server() {
     pool.close().await;
 }
 
+/// On MySQL and MariaDB the check sees the key's type and tables that cannot roll back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_check_sees_what_cannot_roll_back() {
+    let world = World::<MySql>::new().await;
+    let run = async |sql: &'static str| {
+        let mut conn = world.pool.acquire().await.unwrap();
+        MySql::run(&mut conn, sql).await.unwrap();
+    };
+    run("CREATE TABLE old (n int) ENGINE = MyISAM").await;
+    run("ALTER TABLE {records} MODIFY COLUMN owner VARCHAR(255) NOT NULL").await;
+    let found = findings(&world.pool).await;
+    assert!(
+        one(&found, Severity::Error, &["old is MyISAM", "InnoDB"]),
+        "{found:?}"
+    );
+    assert!(
+        one(&found, Severity::Error, &["owner", "not VARBINARY"]),
+        "{found:?}"
+    );
+    run("ALTER TABLE {records} DROP PRIMARY KEY").await;
+    let found = findings(&world.pool).await;
+    assert!(one(&found, Severity::Error, &["primary key"]), "{found:?}");
+    world.end().await;
+}
+
 /// On SQLite the check sees the journal, the busy time-out, and a database that each connection
 /// has of its own.
 #[tokio::test]
@@ -121,34 +146,39 @@ async fn the_check_sees_the_file() {
     ));
 }
 
-/// A pool that was hardened does not hand out a connection that a cancelled `begin` left inside
-/// of a transaction, on which a claim would look won and be none. Where the other pool does not
-/// either, sqlx has mended it, and `harden` may go.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hardened_pool_has_no_poisoned_connection() {
-    let world = World::<Postgres>::new().await;
-    let proxy = Proxy::start(world.database.address()).await;
-    let url = world.database.url_via(proxy.address());
-    let poisoned = async |options: PgPoolOptions| {
-        let options = options.max_connections(1).test_before_acquire(false);
-        let pool = options.connect(&url).await.unwrap();
-        let answers = |traffic| proxy.set(Direction::ToClient, traffic);
-        answers(Traffic::Delay(Duration::from_millis(400)));
-        let begun = tokio::time::timeout(Duration::from_millis(200), pool.begin()).await;
-        assert!(begun.is_err(), "cancelled while BEGIN is under way");
-        answers(Traffic::Pass);
-        // Whatever the pool hands out now: is it inside of the transaction that was begun?
-        tokio::time::sleep(Duration::from_millis(600)).await;
-        let probe =
-            "SELECT (clock_timestamp() - now() > interval '50 ms')::int::bigint WHERE $1 = ''";
-        let poisoned = Postgres::count(&pool, probe, "").await;
-        pool.close().await;
-        poisoned == 1
-    };
-    assert!(!poisoned(harden(PgPoolOptions::new())).await);
-    assert!(
-        poisoned(PgPoolOptions::new()).await,
-        "there is something to harden against"
-    );
-    world.end().await;
+on_every_server! {
+    /// A pool that was hardened does not hand out a connection that a cancelled `begin` left inside
+    /// of a transaction, on which a claim would look won and be none. Where the other pool does not
+    /// either, sqlx has mended it, and `harden` may go.
+    async fn a_hardened_pool_has_no_poisoned_connection<D>() {
+        let world = World::<D>::new().await;
+        let proxy = Proxy::start(D::address(&world.database)).await;
+        let poisoned = async |options: PoolOptions<D>| {
+            let options = options.max_connections(1).test_before_acquire(false);
+            let pool = D::connect_via(&world.database, &proxy, options).await;
+            let answers = |traffic| proxy.set(Direction::ToClient, traffic);
+            answers(Traffic::Delay(Duration::from_millis(400)));
+            let begun = tokio::time::timeout(Duration::from_millis(200), pool.begin()).await;
+            assert!(begun.is_err(), "cancelled while BEGIN is under way");
+            answers(Traffic::Pass);
+            // Whatever the pool hands out now: is it inside of the transaction that was begun?
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            let mut conn = pool.acquire().await.unwrap();
+            D::insert(&mut conn, "x").await.unwrap();
+            let poisoned = world.effects("x").await == 0;
+            D::run(&mut conn, "ROLLBACK").await.unwrap();
+            drop(conn);
+            pool.close().await;
+            poisoned
+        };
+        assert!(!poisoned(harden(PoolOptions::new())).await);
+        let mut conn = world.pool.acquire().await.unwrap();
+        D::run(&mut conn, "DELETE FROM effect").await.unwrap();
+        drop(conn);
+        assert!(
+            poisoned(PoolOptions::new()).await,
+            "there is something to harden against"
+        );
+        world.end().await;
+    }
 }

@@ -37,7 +37,8 @@ impl<DB: sealed::DialectImpl> Dialect for DB {}
 /// and columns named, so that an ALTER does not break cached plans.
 #[derive(Debug)]
 pub struct Sql<S> {
-    /// id -> the record's columns, in the order of [`crate::row`].
+    /// id -> the record's columns, in the order of [`crate::row`]. To be run by
+    /// [`sealed::DialectImpl::lookup`].
     pub lookup: S,
     /// id, token, fingerprint, stale_after -> the columns, with the state `acquired` where the
     /// record is new. No row: ask [`Sql::lookup`]. To be run by [`sealed::DialectImpl::claim`].
@@ -114,6 +115,14 @@ pub(crate) mod sealed {
         /// transaction afterwards is not to be relied on.
         const AFTER_FAILED_COMMIT: Option<&'static str>;
 
+        /// Runs [`Sql::lookup`].
+        fn lookup(
+            conn: &mut Self::Connection,
+            values: &[Value<'_>],
+        ) -> impl Future<Output = Result<Option<Row>, sqlx::Error>> + Send {
+            Self::fetch_record(conn, Self::SQL.lookup, values)
+        }
+
         /// Runs [`Sql::claim`].
         fn claim(
             conn: &mut Self::Connection,
@@ -139,8 +148,9 @@ pub(crate) mod sealed {
             Self::simple(conn, AssertSqlSafe(sql).into_sql_str())
         }
 
-        /// Makes sure that the answers read before were those of the statements before.
-        fn in_sync(
+        /// Makes sure that a statement of its own is done: that the answer read was its own, and that
+        /// it was not in some transaction.
+        fn confirm(
             conn: &mut Self::Connection,
         ) -> impl Future<Output = Result<(), sqlx::Error>> + Send {
             let _ = conn;

@@ -54,7 +54,7 @@ macro_rules! from_now {
 macro_rules! columns {
     () => {
         concat!(
-            "state, claim_token, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', claimed_at) DIV 1000, \
+            "IF(@@autocommit = 1, state, 'no autocommit'), claim_token, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', claimed_at) DIV 1000, \
              stale_at <= ",
             now!(),
             ", fingerprint, status, kept, headers, body, resource_ref, coalesce(expires_at <= ",
@@ -93,6 +93,9 @@ macro_rules! completing {
 /// A claim that lost: another row has its key.
 const DUPLICATE: u16 = 1062;
 const NO_SAVEPOINT: u16 = 1305;
+
+/// Instead of a state: what was read may be long over, in a snapshot that stays.
+const NO_AUTOCOMMIT: &str = "no autocommit";
 
 /// How many errors of queued roll-backs are passed over.
 const MAX_QUEUED: usize = 64;
@@ -147,11 +150,7 @@ impl DialectImpl for MySql {
             &[1, 2, 3, 7, 4, 5, 6, 7],
         ),
         complete: Placed(completing!(), &[5, 6, 7, 8, 9, 10, 1, 2, 3, 4]),
-        // Without autocommit it would look done and not be.
-        complete_alone: Placed(
-            concat!(completing!(), " AND @@autocommit = 1"),
-            &[5, 6, 7, 8, 9, 10, 1, 2, 3, 4],
-        ),
+        complete_alone: Placed(completing!(), &[5, 6, 7, 8, 9, 10, 1, 2, 3, 4]),
         free: Placed(
             concat!("DELETE FROM tower_idempotency_record WHERE ", held!()),
             &[1, 2, 3, 4],
@@ -228,12 +227,23 @@ impl DialectImpl for MySql {
     // In a cluster the transaction may have failed on another node.
     const AFTER_FAILED_COMMIT: Option<&'static str> = Some("ROLLBACK RELEASE");
 
+    async fn lookup(
+        conn: &mut MySqlConnection,
+        values: &[Value<'_>],
+    ) -> Result<Option<Row>, sqlx::Error> {
+        match Self::fetch_record(conn, Self::SQL.lookup, values).await? {
+            Some(row) if row.state == NO_AUTOCOMMIT => Err(no_autocommit()),
+            row => Ok(row),
+        }
+    }
+
     async fn claim(
         conn: &mut MySqlConnection,
         values: &[Value<'_>],
     ) -> Result<Option<Row>, sqlx::Error> {
         match Self::execute(conn, Self::SQL.claim, values).await {
-            Ok(inserted) => Ok((inserted == 1).then(Row::acquired)),
+            Ok(1) => Ok(Some(Row::acquired())),
+            Ok(_) => Err(no_autocommit()),
             // Its text has the key in it, and goes no further.
             Err(sqlx::Error::Database(error)) if number(error.as_ref()) == Some(DUPLICATE) => {
                 Ok(None)
@@ -255,9 +265,8 @@ impl DialectImpl for MySql {
     ) -> Result<(), sqlx::Error> {
         let sql = format!("{sql}; SELECT '{nonce}'");
         let mut earlier = 0;
-        let rows = loop {
-            let asked = sqlx::raw_sql(AssertSqlSafe(sql.clone())).fetch_all(&mut *conn);
-            match asked.await {
+        loop {
+            match answer(conn, &sql, &nonce).await {
                 // The error of a roll-back that the driver had queued, of a savepoint of its own:
                 // ours has not been sent.
                 Err(sqlx::Error::Database(error))
@@ -267,25 +276,21 @@ impl DialectImpl for MySql {
                 {
                     earlier += 1;
                 }
-                asked => break asked?,
+                asked => return asked.map(drop),
             }
-        };
-        let last: Option<Vec<u8>> = match rows.last() {
-            Some(row) => row.try_get_unchecked(0)?,
-            None => None,
-        };
-        if last.as_deref() == Some(nonce.as_bytes()) {
-            Ok(())
-        } else {
-            Err(sqlx::Error::Protocol(
-                "an answer is another statement's".into(),
-            ))
         }
     }
 
-    async fn in_sync(conn: &mut MySqlConnection) -> Result<(), sqlx::Error> {
+    async fn confirm(conn: &mut MySqlConnection) -> Result<(), sqlx::Error> {
         let nonce = u128::from_ne_bytes(*ClaimToken::random().as_bytes());
-        Self::ask(conn, "DO 0".into(), "", format!("{nonce:x}")).await
+        let nonce = format!("{nonce:x}");
+        let sql = format!("SELECT '{nonce}', @@autocommit");
+        let row = answer(conn, &sql, &nonce).await?;
+        if row.try_get_unchecked::<bool, _>(1)? {
+            Ok(())
+        } else {
+            Err(no_autocommit())
+        }
     }
 
     fn lacks_savepoint(error: &dyn sqlx::error::DatabaseError) -> bool {
@@ -369,6 +374,29 @@ impl DialectImpl for MySql {
             ended => ended,
         }
     }
+}
+
+/// The last row of the answer, which begins with the nonce.
+async fn answer(
+    conn: &mut MySqlConnection,
+    sql: &str,
+    nonce: &str,
+) -> Result<MySqlRow, sqlx::Error> {
+    let sql = AssertSqlSafe(sql.to_owned());
+    let last = sqlx::raw_sql(sql).fetch_all(conn).await?.pop();
+    let row = last.ok_or(sqlx::Error::RowNotFound)?;
+    if row.try_get_unchecked::<Vec<u8>, _>(0)? == nonce.as_bytes() {
+        Ok(row)
+    } else {
+        Err(sqlx::Error::Protocol(
+            "an answer is another statement's".into(),
+        ))
+    }
+}
+
+/// Not the database's word, so that the connection is closed.
+fn no_autocommit() -> sqlx::Error {
+    sqlx::Error::Protocol("autocommit is off on this connection: switch it on".into())
 }
 
 fn number(error: &dyn sqlx::error::DatabaseError) -> Option<u16> {
