@@ -201,6 +201,9 @@ impl axum::response::IntoResponse for AppError {
 //! * A client that hangs up does not stop the handler. At shutdown, await
 //!   [`drain`](IdempotencyLayer::drain) after the server and before the pool is closed.
 //! * On SQLite one transaction writes at a time: keep it short, and use WAL.
+//! * On MySQL and MariaDB a change of the schema commits whatever is open, and a deadlock rolls all of
+//!   it back: a handler that does the one, or swallows the other, is answered 500, and its key 410 from
+//!   then on. Tables must be InnoDB, identities in them `COLLATE utf8mb4_bin`.
 //!
 //! # For operators
 //!
@@ -208,8 +211,8 @@ impl axum::response::IntoResponse for AppError {
 //! [`release`](Store::release) a claim by the token that was looked up,
 //! [`erase_owner`](Store::erase_owner), and [`purge`](Store::purge) what has expired; `sweep` purges in
 //! the background. `SqlxStore::check` looks at the database, to be logged at start. On PostgreSQL
-//! and MySQL, where the application's own `pool.begin()` may be cancelled, for instance by a time-out, make the pool with
-//! `harden`: sqlx 0.9.0 gives such connections back inside of a transaction.
+//! and MySQL, where the application's own `pool.begin()` may be cancelled, for instance by a time-out,
+//! make the pool with `harden`: sqlx 0.9.0 gives such connections back inside of a transaction.
 //!
 //! Each protected request has a tracing span `idempotency` with its operation, a short hash of its
 //! key, its outcome, and how long each step at the database took. Keys, owners, bodies and tokens
