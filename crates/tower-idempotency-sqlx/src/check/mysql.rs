@@ -24,7 +24,7 @@ const ENGINES: &str = "SELECT CAST(table_name AS BINARY), CAST(engine AS BINARY)
 
 /// Some of these exist on one of the two alone.
 const SETTINGS: &str = "SHOW VARIABLES WHERE variable_name IN ('version', 'read_only', 'autocommit', \
-     'transaction_isolation', 'tx_isolation', 'innodb_flush_log_at_trx_commit', 'max_allowed_packet')";
+     'transaction_isolation', 'tx_isolation', 'innodb_flush_log_at_trx_commit', 'max_allowed_packet', 'innodb_lock_wait_timeout')";
 
 pub(crate) async fn findings(pool: &MySqlPool) -> Result<Vec<Finding>, sqlx::Error> {
     let mut findings = Vec::new();
@@ -86,6 +86,17 @@ pub(crate) async fn findings(pool: &MySqlPool) -> Result<Vec<Finding>, sqlx::Err
         findings.push(Finding::warning(
             format!("innodb_flush_log_at_trx_commit is {flush}"),
             "a crash of the server may lose what was acknowledged, effect and record together",
+        ));
+    }
+    // MariaDB is told with the statement.
+    let wait = setting("innodb_lock_wait_timeout").parse::<u64>();
+    if !version.contains("MariaDB") && wait.is_ok_and(|seconds| seconds > 5) {
+        findings.push(Finding::warning(
+            format!(
+                "innodb_lock_wait_timeout is {} s",
+                setting("innodb_lock_wait_timeout")
+            ),
+            "a claim that meets somebody's uncommitted work waits for so long: let it be 1 or 2",
         ));
     }
     let packet = setting("max_allowed_packet").parse::<u64>();
