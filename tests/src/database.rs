@@ -264,16 +264,29 @@ impl<D: TestDb> World<D> {
     pub async fn with_connections(connections: u32) -> Self {
         let database = D::database().await;
         let watch = D::connect(&database, 2).await;
-        migrate(&watch).await.expect("the table is made");
-        let mut conn = watch.acquire().await.expect("a connection");
+        let pool = D::connect(&database, connections).await;
+        Self {
+            pool,
+            ..Self::over(database, watch).await
+        }
+    }
+
+    /// With a pool of the test's own, through which the test looks too.
+    ///
+    /// # Panics
+    ///
+    /// The database is broken.
+    pub async fn over(database: D::Database, pool: Pool<D>) -> Self {
+        migrate(&pool).await.expect("the table is made");
+        let mut conn = pool.acquire().await.expect("a connection");
         let table = "CREATE TABLE effect (note text NOT NULL)";
         D::run(&mut conn, table)
             .await
             .expect("the table of effects is made");
         drop(conn);
         Self {
-            pool: D::connect(&database, connections).await,
-            watch,
+            watch: pool.clone(),
+            pool,
             database,
         }
     }

@@ -5,11 +5,13 @@ mod client;
 mod database;
 mod raw;
 mod server;
+mod stage;
 
 pub use client::{Answer, Client};
 pub use database::{ServerDb, TestDb, World};
 pub use raw::Raw;
 pub use server::{Act, Server, act, authenticate, effects_app};
+pub use stage::Stage;
 
 /// Runs each test on every database behind a connection, as `name::postgres` and `name::mysql`.
 #[macro_export]

@@ -134,6 +134,16 @@ impl Daemon {
         Ok(())
     }
 
+    /// Asks the program to end by a signal, such as `INT`, and returns when it has. Its folder
+    /// stays.
+    ///
+    /// # Errors
+    ///
+    /// The shell is gone.
+    pub async fn end(&mut self, signal: &str) -> Result<(), DaemonError> {
+        self.expect(&format!("stop {signal}")).await
+    }
+
     /// Kills the program and all that it started. Its folder stays.
     ///
     /// # Errors

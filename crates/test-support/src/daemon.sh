@@ -4,6 +4,7 @@
 #   run WORDS     runs a command to its end; its exit status
 #   start WORDS   starts the program
 #   alive         whether it runs: 0 or 1
+#   stop SIGNAL   asks it to end, and waits until it has
 #   crash         kills it and all that it started, as when a machine loses its power
 
 # The reader of an answer may be gone before it is said.
@@ -49,6 +50,12 @@ while read -r order words; do
         alive)
             kill -0 "$program" 2>/dev/null
             echo $?
+            ;;
+        stop)
+            kill -s "$words" "$program" 2>/dev/null
+            wait "$program" 2>/dev/null
+            program=
+            echo 0
             ;;
         crash)
             crash

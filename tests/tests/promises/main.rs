@@ -1,6 +1,7 @@
 //! The promises, one file each.
 
 mod answers;
+mod busy;
 mod cancellation;
 mod disconnects;
 mod failures;
@@ -10,6 +11,7 @@ mod limits;
 mod logs;
 mod one_effect;
 mod pools;
+mod restarts;
 mod standby;
 mod start_up;
 mod take_over;

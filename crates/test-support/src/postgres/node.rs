@@ -96,7 +96,16 @@ impl PostgresNode {
         self.daemon.crash().await
     }
 
-    /// Starts it again after a crash, and returns when it lets clients in.
+    /// Shuts it down as an operator does: transactions are rolled back, and clients are told.
+    ///
+    /// # Errors
+    ///
+    /// Its keeper is gone.
+    pub async fn shut_down(&mut self) -> Result<(), DaemonError> {
+        self.daemon.end("INT").await
+    }
+
+    /// Starts it again after it went down, and returns when it lets clients in.
     ///
     /// # Errors
     ///
