@@ -110,8 +110,10 @@ macro_rules! impl_driver {
 
                 let values = bind(&statement.arrange(values))?;
                 let query = sqlx::query_with(statement.sql(), values);
-                let row = query.fetch_optional(conn).await?;
-                row.as_ref().map(read).transpose()
+                // All rows, though there is one at most: `fetch_optional` ends a statement before
+                // SQLite commits it, and says nothing where it then does not.
+                let rows = query.fetch_all(conn).await?;
+                rows.first().map(read).transpose()
             }
 
             async fn simple(

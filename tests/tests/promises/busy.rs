@@ -139,11 +139,10 @@ async fn a_short_lock_is_waited_for() {
     world.end().await;
 }
 
-/// R57: a claim that meets a longer lock is answered 503 and its handler does not run. What is
+/// Lets another process take a lock before the claim. The handler does not run, and what is
 /// completed is replayed all the same.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_gives_way_to_a_long_lock() {
-    let world = impatient(SqliteJournalMode::Wal).await;
+async fn shut_out(journal: SqliteJournalMode, lock: &str) {
+    let world = impatient(journal).await;
     let server = Server::start(effects_app(&world.layer())).await;
     let client = Client::new(&server);
     let act = json!({"note": "x"});
@@ -151,7 +150,7 @@ async fn a_claim_gives_way_to_a_long_lock() {
     assert_eq!(done.status, StatusCode::CREATED);
 
     let mut other = Other::start(&world).await;
-    other.order("write").await;
+    other.order(lock).await;
     let answer = client.post("/effects", "k", &act).await;
     assert_retryable(&answer, "store-unavailable");
     assert!(client.post("/effects", "done", &act).await.is_replay());
@@ -161,7 +160,26 @@ async fn a_claim_gives_way_to_a_long_lock() {
     let answer = client.post("/effects", "k", &act).await;
     assert_eq!(answer.status, StatusCode::CREATED);
     assert_eq!(world.effects("x").await, 2);
+    close(world).await;
+}
+
+/// Ends the test, which looks in another journal mode.
+async fn close(world: World<Sqlite>) {
+    world.pool.close().await;
     world.end().await;
+}
+
+/// R57: a claim that meets a longer lock is answered 503.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_gives_way_to_a_long_lock() {
+    shut_out(SqliteJournalMode::Wal, "write").await;
+}
+
+/// R57: likewise one that meets a reader, without a WAL. It can be inserted then, and not be
+/// committed: it does not look as if it had been made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_gives_way_to_a_long_reader() {
+    shut_out(SqliteJournalMode::Delete, "read").await;
 }
 
 /// Lets another process take a lock when the handler is at a place, and keep it until the answer is
@@ -190,9 +208,7 @@ async fn locked_out(journal: SqliteJournalMode, place: &'static str, lock: &str,
     assert!(retry(&client, &stage).await.is_replay());
     assert_eq!(world.effects("x").await, i64::from(place != "without"));
     assert_eq!(world.records("k", "completed").await, 1);
-    // The end looks in another journal mode.
-    world.pool.close().await;
-    world.end().await;
+    close(world).await;
 }
 
 /// R57: a handler that cannot begin its transaction for a long lock answers 503 by `?`, and its key
