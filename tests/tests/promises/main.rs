@@ -4,6 +4,7 @@ mod answers;
 mod busy;
 mod cancellation;
 mod disconnects;
+mod disk_full;
 mod failures;
 mod hostile;
 mod in_doubt;

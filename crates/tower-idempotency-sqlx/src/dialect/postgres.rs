@@ -155,6 +155,8 @@ impl DialectImpl for Postgres {
             ("55P03", _) => ErrorClass::Locked,
             ("42P01" | "3F000", _) => ErrorClass::NoTable,
             (_, Some("40")) => ErrorClass::Conflict,
+            // The disk is full: a retry alone does not help, as it does for the others of 53.
+            ("53100", _) => ErrorClass::Other,
             // 08: connection; 53: resources; 57: operator's intervention; 58: system;
             // 25006: a standby that has become, or still is, read-only.
             ("25006", _) | (_, Some("08" | "53" | "57" | "58")) => ErrorClass::Unavailable,

@@ -159,9 +159,10 @@ impl DialectImpl for Sqlite {
         }
     }
 
-    /// Busy, or a deferred constraint. After an I/O error the commit may be in the log.
+    /// Busy, a deferred constraint, or a full disk, on which its last page was not written. After
+    /// another I/O error the commit may be in the log.
     fn certainly_not_committed(error: &dyn sqlx::error::DatabaseError) -> bool {
-        matches!(primary_code(error), Some(5 | 6 | 19))
+        matches!(primary_code(error), Some(5 | 6 | 13 | 19))
     }
 
     /// Inside of a transaction, there can be no other.
