@@ -1,94 +1,17 @@
-//! The service as a process: served, killed, and shut down.
+//! The service as a process: served, killed, shut down, and without descriptors.
 
-use std::process::Stdio;
+#[cfg(target_os = "linux")]
+mod descriptors;
+mod service;
+
 use std::time::Duration;
 
-use reqwest::{Response, StatusCode};
+use reqwest::StatusCode;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
 use test_support::{mysql_database, postgres_database, sqlite_database};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
 
-/// A running service. Killed where it is dropped.
-struct Service {
-    process: Child,
-    base: String,
-    http: reqwest::Client,
-}
-
-impl Service {
-    async fn start(database_url: &str) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_publish"))
-            .env("DATABASE_URL", database_url)
-            .env("LISTEN", "127.0.0.1:0")
-            .env("STALE_AFTER", "1")
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the service starts");
-        let stdout = process.stdout.take().expect("a pipe");
-        let mut lines = BufReader::new(stdout).lines();
-        let line = lines.next_line().await.expect("a line").expect("a line");
-        let base = line.split(' ').nth(2).expect("listening on URL").to_owned();
-        // The pipe stays open, so that the service can say goodbye.
-        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .timeout(Duration::from_secs(30))
-            .build()
-            .expect("a client");
-        Self {
-            process,
-            base,
-            http,
-        }
-    }
-
-    async fn post(&self, key: &str, draft: &Value) -> reqwest::Result<Response> {
-        let request = self
-            .http
-            .post(format!("{}/posts", self.base))
-            .header("x-demo-user", "ann");
-        request
-            .header("idempotency-key", key)
-            .json(draft)
-            .send()
-            .await
-    }
-
-    async fn posts(&self) -> Vec<Value> {
-        let request = self
-            .http
-            .get(format!("{}/posts", self.base))
-            .header("x-demo-user", "ann");
-        request
-            .send()
-            .await
-            .expect("an answer")
-            .json()
-            .await
-            .expect("a list")
-    }
-
-    async fn delete(&self, id: &str) -> StatusCode {
-        let request = self.http.delete(format!("{}/posts/{id}", self.base));
-        request
-            .header("x-demo-user", "ann")
-            .send()
-            .await
-            .expect("an answer")
-            .status()
-    }
-
-    fn signal(&self, signal: &str) {
-        let pid = self.process.id().expect("it runs").to_string();
-        let done = std::process::Command::new("kill")
-            .args([signal, &pid])
-            .status();
-        assert!(done.expect("kill runs").success());
-    }
-}
+use service::Service;
 
 /// Waits until a request of that key is being processed.
 async fn claimed(database_url: &str, key: &str) {
@@ -245,19 +168,19 @@ macro_rules! on_every_database {
             })*
         }
 
-        mod postgres {
+        mod mysql {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                let database = super::postgres_database().await;
+                let database = super::mysql_database().await;
                 super::$test(database.url()).await;
                 database.assert_none_idle_in_transaction().await;
             })*
         }
 
-        mod mysql {
+        mod postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                let database = super::mysql_database().await;
+                let database = super::postgres_database().await;
                 super::$test(database.url()).await;
                 database.assert_none_idle_in_transaction().await;
             })*
