@@ -319,6 +319,12 @@ impl<D: TestDb> World<D> {
         .await
     }
 
+    /// How many effects are committed.
+    pub async fn all_effects(&self) -> i64 {
+        let sql = "SELECT count(*) FROM effect WHERE note <> $1";
+        D::count(&self.watch, sql, "").await
+    }
+
     /// How many records of that key are in that state.
     pub async fn records(&self, key: &str, state: &str) -> i64 {
         let sql = "SELECT count(*) FROM {records} AS r WHERE r.key || ' ' || state = $1";

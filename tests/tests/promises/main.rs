@@ -5,6 +5,7 @@ mod busy;
 mod cancellation;
 mod disconnects;
 mod disk_full;
+mod drain;
 mod failures;
 mod hostile;
 mod in_doubt;
