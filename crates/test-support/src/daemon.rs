@@ -93,7 +93,7 @@ impl Daemon {
     ///
     /// It cannot be written.
     pub fn write(&self, name: &str, content: &str) -> Result<(), DaemonError> {
-        fs::write(self.folder.join(name), content).map_err(|error| self.failed(error))
+        fs::write(self.folder.join(name), content).map_err(|error| self.failed(error.to_string()))
     }
 
     /// Runs a command to its end, in the folder and as the program's user.
@@ -169,12 +169,12 @@ impl Daemon {
             Ok(Some(answer)) if answer == "0" => Ok(()),
             Ok(Some(_)) => Err(self.failed(self.last_line())),
             Ok(None) => Err(self.failed("its shell is gone")),
-            Err(error) => Err(self.failed(error)),
+            Err(error) => Err(self.failed(error.to_string())),
         }
     }
 
-    pub(crate) fn failed(&self, why: impl ToString) -> DaemonError {
-        let (name, why) = (self.name, why.to_string());
+    pub(crate) fn failed(&self, why: impl Into<String>) -> DaemonError {
+        let (name, why) = (self.name, why.into());
         DaemonError { name, why }
     }
 

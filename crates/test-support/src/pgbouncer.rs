@@ -36,7 +36,7 @@ impl PgBouncer {
         let (program, version) = find().ok_or_else(|| {
             daemon.failed("not found: install the package pgbouncer, or name it in TEST_PGBOUNCER")
         })?;
-        let address = free_address().map_err(|error| daemon.failed(error))?;
+        let address = free_address().map_err(|error| daemon.failed(error.to_string()))?;
         let prepares = if version >= PREPARES {
             "max_prepared_statements = 100\n"
         } else {

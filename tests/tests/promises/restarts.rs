@@ -234,11 +234,10 @@ async fn interrupted(
 /// What the client is told: the problem, if it is one.
 fn expected(place: Place, outage: Outage) -> Option<&'static str> {
     match (place, outage) {
-        (Place::BeforeClaim | Place::Claimed, Outage::Brief) => None,
+        // What was committed is found by its proof.
+        (Place::BeforeClaim | Place::Claimed | Place::Committed, Outage::Brief) => None,
         (Place::BeforeClaim | Place::Claimed, Outage::Long) => Some("store-unavailable"),
         (Place::Written, _) | (Place::Committing, Outage::Brief) => Some("conflict-retry"),
-        // The proof is found.
-        (Place::Committed, Outage::Brief) => None,
         (Place::Committing | Place::Committed, Outage::Long) => Some("commit-unknown"),
     }
 }

@@ -60,7 +60,7 @@ impl PostgresNode {
 
     fn new(binaries: &Binaries, settings: &ServerSettings) -> Result<Self, DaemonError> {
         let daemon = Daemon::new("postgres", super::ENGINE.users)?;
-        let address = free_address().map_err(|error| daemon.failed(error))?;
+        let address = free_address().map_err(|error| daemon.failed(error.to_string()))?;
         Ok(Self {
             daemon,
             binaries: binaries.clone(),
