@@ -35,26 +35,30 @@ CREATE TABLE IF NOT EXISTS tower_idempotency_record (
     CONSTRAINT record_resource_ref_length CHECK (
         resource_ref IS NULL OR length(resource_ref) BETWEEN 1 AND 255
     ),
-    -- No half-written row can be read as a response.
+    -- No half-written row can be read as a response. Without CASE, which MySQL does not take for a
+    -- condition; and NULL would pass, so what is compared is asked for first.
     CONSTRAINT record_state CHECK (
-        CASE state
-            WHEN 'claimed' THEN
-                claim_token IS NOT NULL AND fingerprint IS NOT NULL
-                AND status IS NULL AND kept IS NULL AND headers IS NULL AND body IS NULL
-                AND resource_ref IS NULL AND completed_at IS NULL AND expires_at IS NULL
-            WHEN 'completed' THEN
-                claim_token IS NOT NULL AND fingerprint IS NOT NULL
-                AND status IS NOT NULL AND completed_at IS NOT NULL
-                AND CASE kept
-                    WHEN 1 THEN headers IS NOT NULL AND body IS NOT NULL AND status BETWEEN 200 AND 299
-                    WHEN 0 THEN headers IS NULL AND body IS NULL
-                    ELSE FALSE
-                END
-            WHEN 'tombstone' THEN
-                resource_ref IS NOT NULL AND completed_at IS NOT NULL
-                AND claim_token IS NULL AND fingerprint IS NULL AND status IS NULL
-                AND kept IS NULL AND headers IS NULL AND body IS NULL AND expires_at IS NULL
-            ELSE FALSE
-        END
+        (
+            state = 'claimed'
+            AND claim_token IS NOT NULL AND fingerprint IS NOT NULL
+            AND status IS NULL AND kept IS NULL AND headers IS NULL AND body IS NULL
+            AND resource_ref IS NULL AND completed_at IS NULL AND expires_at IS NULL
+        ) OR (
+            state = 'completed'
+            AND claim_token IS NOT NULL AND fingerprint IS NOT NULL
+            AND status IS NOT NULL AND kept IS NOT NULL AND completed_at IS NOT NULL
+            AND (
+                (
+                    kept = 1 AND headers IS NOT NULL AND body IS NOT NULL
+                    AND status BETWEEN 200 AND 299
+                )
+                OR (kept = 0 AND headers IS NULL AND body IS NULL)
+            )
+        ) OR (
+            state = 'tombstone'
+            AND resource_ref IS NOT NULL AND completed_at IS NOT NULL
+            AND claim_token IS NULL AND fingerprint IS NULL AND status IS NULL
+            AND kept IS NULL AND headers IS NULL AND body IS NULL AND expires_at IS NULL
+        )
     )
 ) ENGINE = InnoDB;

@@ -233,10 +233,10 @@ impl TestDb for MySql {
     }
 
     statements!(
-        "claimed_at = claimed_at - INTERVAL $1 * 1000 MICROSECOND, \
-         stale_at = stale_at - INTERVAL $2 * 1000 MICROSECOND, \
-         completed_at = completed_at - INTERVAL $3 * 1000 MICROSECOND, \
-         expires_at = expires_at - INTERVAL $4 * 1000 MICROSECOND"
+        "claimed_at = claimed_at - INTERVAL $1 / 1000 SECOND, \
+         stale_at = stale_at - INTERVAL $2 / 1000 SECOND, \
+         completed_at = completed_at - INTERVAL $3 / 1000 SECOND, \
+         expires_at = expires_at - INTERVAL $4 / 1000 SECOND"
     );
 }
 

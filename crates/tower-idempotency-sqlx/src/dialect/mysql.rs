@@ -47,7 +47,7 @@ macro_rules! now {
 /// So many milliseconds from now; the parameter is the next one.
 macro_rules! from_now {
     () => {
-        concat!(now!(), " + INTERVAL ? * 1000 MICROSECOND")
+        concat!(now!(), " + INTERVAL ? / 1000 SECOND")
     };
 }
 
@@ -206,14 +206,14 @@ impl DialectImpl for MySql {
                      SELECT owner, operation, `key`, claim_token FROM tower_idempotency_record \
                      WHERE state = 'claimed' AND stale_at <= ",
                 now!(),
-                " - INTERVAL ? * 1000 MICROSECOND LIMIT ?\
+                " - INTERVAL ? / 1000 SECOND LIMIT ?\
                  ) AS doomed STRAIGHT_JOIN tower_idempotency_record AS r \
                      ON r.owner = doomed.owner AND r.operation = doomed.operation \
                      AND r.`key` = doomed.`key` \
                  WHERE r.claim_token = doomed.claim_token AND r.state = 'claimed' \
                      AND r.stale_at <= ",
                 now!(),
-                " - INTERVAL ? * 1000 MICROSECOND"
+                " - INTERVAL ? / 1000 SECOND"
             ),
             &[2, 1, 2],
         ),
