@@ -27,7 +27,9 @@ impl<DB: Dialect> SqlxStore<DB> {
         if !DB::COMPLETION_PROVES {
             match leash.prove().await {
                 Proof::Ours => {}
-                Proof::NotOurs => return unmatched(leash, claim, lease).await,
+                Proof::NotOurs | Proof::RolledBack => {
+                    return unmatched(leash, claim, lease).await;
+                }
                 Proof::Unasked(error) => return failed(leash, claim, lease, error).await,
             }
         }
@@ -39,7 +41,9 @@ impl<DB: Dialect> SqlxStore<DB> {
                 committed::<DB>(leash.commit().await)
             }
             Ok(false) => unmatched(leash, claim, lease).await,
-            Err(error) => failed(leash, claim, lease, error).await,
+            Err(error) if DB::COMPLETION_PROVES => failed(leash, claim, lease, error).await,
+            // It was ours just before, so the database has rolled it back, or is about to.
+            Err(error) => undone(leash, claim, error).await,
         }
     }
 
@@ -76,7 +80,7 @@ impl<DB: Dialect> SqlxStore<DB> {
         // An aborted transaction would "commit", and write nothing.
         match leash.prove().await {
             Proof::Ours => committed::<DB>(leash.commit().await),
-            Proof::NotOurs => Completion::NotOurs,
+            Proof::NotOurs | Proof::RolledBack => Completion::NotOurs,
             Proof::Unasked(error) => {
                 leash.rollback().await;
                 Completion::RolledBack(store_error::<DB>(error))
@@ -91,7 +95,7 @@ impl<DB: Dialect> SqlxStore<DB> {
         leash.rollback().await;
         match proof {
             Proof::NotOurs => Rollback::NotOurs,
-            Proof::Ours | Proof::Unasked(_) => Rollback::RolledBack,
+            Proof::Ours | Proof::RolledBack | Proof::Unasked(_) => Rollback::RolledBack,
         }
     }
 }
@@ -122,6 +126,15 @@ async fn failed<DB: Dialect>(
     if let Proof::NotOurs = leash.prove_and_undo().await {
         return unmatched(leash, claim, lease).await;
     }
+    undone(leash, claim, error).await
+}
+
+/// Nothing of ours is committed.
+async fn undone<DB: Dialect>(
+    mut leash: Leash<DB>,
+    claim: &Claim,
+    error: sqlx::Error,
+) -> Completion {
     leash.rollback().await;
     let error = store_error::<DB>(error);
     if error.is_conflict() {

@@ -24,11 +24,13 @@ use crate::loan::Loan;
 pub(crate) struct Leash<DB: Dialect> {
     /// `None` only while it is being dropped.
     loan: Option<Loan<DB>>,
+    token: String,
     savepoint: String,
     /// How often it was asked for a proof.
     asked: usize,
     /// Whether the connection has been taken out of all transactions already.
     unwound: bool,
+    committed: bool,
 }
 
 /// Whether a transaction is still the one that was begun.
@@ -38,6 +40,8 @@ pub(crate) enum Proof {
     Ours,
     /// It was ended by somebody else.
     NotOurs,
+    /// It was rolled back by the database itself, with all that was written in it.
+    RolledBack,
     /// It could not be asked.
     Unasked(sqlx::Error),
 }
@@ -51,23 +55,35 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 impl<DB: Dialect> Leash<DB> {
     /// Begins a transaction. To be run in a task that nothing cancels.
-    pub(crate) async fn begin(pool: &Pool<DB>, token: &ClaimToken) -> Result<Self, sqlx::Error> {
+    pub(crate) async fn begin(
+        pool: &Pool<DB>,
+        token: &ClaimToken,
+        claimed: bool,
+    ) -> Result<Self, sqlx::Error> {
         let token = hex(token);
         let savepoint = format!("tower_idempotency_{token}");
         let mut loan = Loan::of(pool).await?;
-        let begin = DB::begin(&token, &savepoint);
+        let begin = DB::begin(&token, &savepoint, claimed);
         // sqlx counts it, and is not to end it.
         let begun = loan.run(async |conn: &mut DB::Connection| {
             let transaction = conn.begin_with(begin).await?;
             let _ = ManuallyDrop::new(transaction);
             Ok(())
         });
-        begun.await?;
+        if let Err(error) = begun.await {
+            if DB::UNDO.is_some() {
+                // Some of it may be done.
+                loan.distrust();
+            }
+            return Err(error);
+        }
         Ok(Self {
             loan: Some(loan),
+            token,
             savepoint,
             asked: 0,
             unwound: false,
+            committed: false,
         })
     }
 
@@ -81,14 +97,36 @@ impl<DB: Dialect> Leash<DB> {
 
     /// Proves that the transaction is ours and not aborted, and ends what was left nested in it.
     pub(crate) async fn prove(&mut self) -> Proof {
-        let sql = format!("RELEASE SAVEPOINT {0}; SAVEPOINT {0}", self.savepoint);
-        self.ask(sql).await
+        self.ask(DB::proof(&self.token, &self.savepoint)).await
     }
 
     /// Proves that the transaction is ours though it may be aborted, and undoes what was written.
     pub(crate) async fn prove_and_undo(&mut self) -> Proof {
+        let failed = self.step(async |conn: &mut DB::Connection| DB::has_failed(conn).await);
+        let failed = failed.await.unwrap_or(false);
         let sql = format!("ROLLBACK TO SAVEPOINT {}", self.savepoint);
-        self.ask(sql).await
+        match self.ask(sql).await {
+            Proof::NotOurs if failed => {
+                let token = self.token.clone();
+                let asking =
+                    async |conn: &mut DB::Connection| DB::was_committed(conn, &token).await;
+                match self.step(asking).await {
+                    Ok(false) => Proof::RolledBack,
+                    Ok(true) | Err(_) => Proof::NotOurs,
+                }
+            }
+            proof => proof,
+        }
+    }
+
+    /// Runs a step that may not take long.
+    async fn step<T>(
+        &mut self,
+        step: impl AsyncFnOnce(&mut DB::Connection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, sqlx::Error> {
+        // Dropped in the middle, it leaves the connection in doubt.
+        let ended = timeout(PATIENCE, self.run(step)).await;
+        ended.unwrap_or_else(|_| Err(timed_out()))
     }
 
     /// The savepoint is there only as long as the transaction is, and its name is nobody else's.
@@ -96,11 +134,8 @@ impl<DB: Dialect> Leash<DB> {
         self.asked += 1;
         let savepoint = self.savepoint.clone();
         let nonce = format!("{savepoint}_{}", self.asked);
-        let asking = async |conn: &mut DB::Connection| {
-            let asked = timeout(PATIENCE, DB::ask(conn, sql, &savepoint, nonce)).await;
-            asked.unwrap_or_else(|_| Err(timed_out()))
-        };
-        match self.run(asking).await {
+        let asking = async |conn: &mut DB::Connection| DB::ask(conn, sql, &savepoint, nonce).await;
+        match self.step(asking).await {
             Ok(()) => Proof::Ours,
             Err(sqlx::Error::Database(error)) if DB::lacks_savepoint(error.as_ref()) => {
                 Proof::NotOurs
@@ -118,20 +153,20 @@ impl<DB: Dialect> Leash<DB> {
         if let (Err(_), Some(sql)) = (&ended, DB::AFTER_FAILED_COMMIT) {
             let end =
                 async |conn: &mut DB::Connection| DB::simple(conn, SqlStr::from_static(sql)).await;
-            let _ = timeout(PATIENCE, self.run(end)).await;
+            let _ = self.step(end).await;
         }
+        self.committed = ended.is_ok();
         ended
     }
 
     /// Rolls back, and returns when the database has done so, or is about to.
     pub(crate) async fn rollback(&mut self) {
-        let unwinding = self.run(async |conn: &mut DB::Connection| {
-            unwind::<DB>(conn).await;
+        let unwinding = async |conn: &mut DB::Connection| {
+            unwind::<DB>(conn, false).await?;
             // The roll-back may have been queued only; a ping waits for it.
             conn.ping().await
-        });
-        // Dropped in the middle, it leaves the connection in doubt.
-        let _ = timeout(PATIENCE, unwinding).await;
+        };
+        let _ = self.step(unwinding).await;
         self.unwound = true;
     }
 
@@ -146,8 +181,14 @@ const THERE: &str = "there until it is dropped";
 ///
 /// Where `begin_with` is called inside of a transaction, sqlx 0.9 fails, and rolls the innermost
 /// level back: the one way to count down that it offers.
-async fn unwind<DB: Dialect>(conn: &mut DB::Connection) {
+async fn unwind<DB: Dialect>(
+    conn: &mut DB::Connection,
+    committed: bool,
+) -> Result<(), sqlx::Error> {
     let literally = SqlStr::from_static;
+    if let (false, Some(sql)) = (committed, DB::UNDO) {
+        past_queued::<DB>(conn, sql).await?;
+    }
     if conn.is_in_transaction() {
         for sql in DB::BEFORE_UNWINDING {
             let _ = DB::simple(conn, literally(sql)).await;
@@ -155,7 +196,7 @@ async fn unwind<DB: Dialect>(conn: &mut DB::Connection) {
         for _ in 0..MAX_DEPTH {
             let _ = conn.begin_with("ROLLBACK").await;
             if !conn.is_in_transaction() {
-                return;
+                return Ok(());
             }
             // Where the roll-back is queued, its error is that of the statement after it.
             let _ = conn.ping().await;
@@ -163,6 +204,22 @@ async fn unwind<DB: Dialect>(conn: &mut DB::Connection) {
     }
     // sqlx has ended it already, and the handler may have begun another by hand.
     let _ = DB::simple(conn, literally("ROLLBACK")).await;
+    Ok(())
+}
+
+/// Runs a statement until it is not given the error of a roll-back that the driver had queued: then
+/// it has not been sent.
+async fn past_queued<DB: Dialect>(
+    conn: &mut DB::Connection,
+    sql: &'static str,
+) -> Result<(), sqlx::Error> {
+    for _ in 0..MAX_DEPTH {
+        match DB::simple(conn, SqlStr::from_static(sql)).await {
+            Err(sqlx::Error::Database(_)) => {}
+            ended => return ended,
+        }
+    }
+    Err(timed_out())
 }
 
 impl<DB: Dialect> Drop for Leash<DB> {
@@ -172,11 +229,10 @@ impl<DB: Dialect> Drop for Leash<DB> {
             return;
         }
         if let (Some(mut loan), Ok(runtime)) = (self.loan.take(), Handle::try_current()) {
+            let committed = self.committed;
             runtime.spawn(async move {
-                let unwinding = loan.run(async |conn: &mut DB::Connection| {
-                    unwind::<DB>(conn).await;
-                    Ok(())
-                });
+                let unwinding =
+                    loan.run(async |conn: &mut DB::Connection| unwind::<DB>(conn, committed).await);
                 let _ = timeout(PATIENCE, unwinding).await;
             });
         }

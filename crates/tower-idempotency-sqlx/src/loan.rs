@@ -29,6 +29,11 @@ impl<DB: Database> Loan<DB> {
         })
     }
 
+    /// Closes it instead of giving it back.
+    pub(crate) fn distrust(&mut self) {
+        self.in_doubt = true;
+    }
+
     /// Runs a step on the connection. Nothing more is to be had of one that will be closed.
     pub(crate) async fn run<T>(
         &mut self,

@@ -67,6 +67,7 @@ impl<DB: Dialect> Tx<DB> {
     async fn open(&self) -> Result<Open<DB>, TxError> {
         let lease = self.slot.lease();
         let started = Instant::now();
+        let claimed = lease.claim().is_some();
         let token = lease
             .claim()
             .map_or_else(ClaimToken::random, |claim| claim.token);
@@ -75,7 +76,7 @@ impl<DB: Dialect> Tx<DB> {
         // In a task that nothing cancels: a cancelled BEGIN would give the connection back to the
         // pool inside of an open transaction (sqlx issues 4385 and 4393).
         let begun = tokio::spawn(async move {
-            let leash = Leash::begin(&pool, &token).await?;
+            let leash = Leash::begin(&pool, &token, claimed).await?;
             Ok(Open {
                 leash,
                 _writer: writer,

@@ -403,10 +403,11 @@ async fn a_lost_transaction_survives_a_short_outage() {
     }
 }
 
-/// R64: on MySQL and MariaDB a deadlock rolls the whole transaction back; a handler that swallows it goes
-/// on in autocommit. Its later writes are there, so the key never runs again.
+/// R55, R64: on MySQL and MariaDB a deadlock rolls the whole transaction back. A handler that fails with it
+/// is answered as it says, and its key is free; one that swallows it, or has committed by hand before it,
+/// is not believed, and its key never runs again. What it wrote after the deadlock is not there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_swallowed_deadlock_is_no_success() {
+async fn a_deadlock_is_a_failure_or_the_end() {
     let world = World::<MySql>::new().await;
     let mut conn = world.pool.acquire().await.unwrap();
     let tables = "CREATE TABLE counter (id int PRIMARY KEY, n int NOT NULL); \
@@ -414,15 +415,29 @@ async fn a_swallowed_deadlock_is_no_success() {
     MySql::run(&mut conn, tables).await.unwrap();
     drop(conn);
     let pool = world.pool.clone();
-    let handler = move |tx: Tx<MySql>| {
+    let handler = move |Path((deed, retry)): Path<(String, bool)>, tx: Tx<MySql>| {
         let pool = pool.clone();
         async move {
             let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
+            MySql::insert(&mut conn, &deed).await.unwrap();
+            if retry {
+                return Ok(StatusCode::CREATED);
+            }
+            match deed.as_str() {
+                "commits" => MySql::run(&mut conn, "COMMIT; START TRANSACTION")
+                    .await
+                    .unwrap(),
+                "changes" => MySql::run(&mut conn, "CREATE TABLE made (n int); START TRANSACTION")
+                    .await
+                    .unwrap(),
+                _ => {}
+            }
             let count = async |conn: &mut MySqlConnection, sql| MySql::run(conn, sql).await;
-            count(&mut conn, "UPDATE counter SET n = n + 1 WHERE id = 1")
+            let mut inner = conn.begin().await.unwrap();
+            let mut other = pool.begin().await.unwrap();
+            count(&mut inner, "UPDATE counter SET n = n + 1 WHERE id = 1")
                 .await
                 .unwrap();
-            let mut other = pool.begin().await.unwrap();
             // It has more to lose, so it is not the one that is rolled back.
             for _ in 0..20 {
                 MySql::insert(&mut other, "other").await.unwrap();
@@ -436,21 +451,50 @@ async fn a_swallowed_deadlock_is_no_success() {
                     .unwrap();
                 other.rollback().await.unwrap();
             });
-            let deadlock = count(&mut conn, "UPDATE counter SET n = n + 1 WHERE id = 2").await;
-            assert!(deadlock.is_err_and(|error| error.to_string().contains("1213")));
-            MySql::insert(&mut conn, "x").await.unwrap();
+            let deadlock = count(&mut inner, "UPDATE counter SET n = n + 1 WHERE id = 2").await;
             waiting.await.unwrap();
-            Ok::<_, Response>(StatusCode::CREATED)
+            assert!(deadlock.is_err_and(|error| error.to_string().contains("1213")));
+            drop(inner);
+            if deed.starts_with("swallows") {
+                // The first is given the error of the inner transaction's end.
+                assert!(MySql::insert(&mut conn, &deed).await.is_err());
+                MySql::insert(&mut conn, &deed).await.unwrap();
+            }
+            if deed == "swallows" {
+                return Ok(StatusCode::CREATED);
+            }
+            Err::<_, Response>(StatusCode::IM_A_TEAPOT.into_response())
         }
     };
-    let app = Router::new().route("/", post(handler).layer(world.layer()));
+    let app = Router::new().route(
+        "/{deed}/{retry}",
+        post(handler).layer(world.layer().ignore_path()),
+    );
     let server = Server::start(app).await;
     let client = Client::new(&server);
-    let answer = client.post("/", "k", &json!({})).await;
-    assert_eq!(answer.problem(), "transaction-lost");
-    assert_eq!(world.effects("x").await, 1, "in autocommit");
-    let again = client.post("/", "k", &json!({})).await;
-    assert_eq!(again.problem(), "outcome-unknown");
-    assert_eq!(world.effects("x").await, 1);
+    for (deed, effects) in [
+        ("fails", 1),
+        ("swallows", 0),
+        ("swallows-and-fails", 0),
+        ("commits", 1),
+        ("changes", 1),
+    ] {
+        let first = client
+            .post(&format!("/{deed}/false"), deed, &json!({}))
+            .await;
+        let retry = client
+            .post(&format!("/{deed}/true"), deed, &json!({}))
+            .await;
+        if deed == "fails" {
+            assert_eq!(first.status, StatusCode::IM_A_TEAPOT);
+            assert_eq!(retry.status, StatusCode::CREATED);
+        } else {
+            assert_eq!(first.problem(), "transaction-lost", "{deed}");
+            assert_eq!(retry.problem(), "outcome-unknown", "{deed}");
+        }
+        assert_eq!(world.effects(deed).await, effects, "{deed}");
+    }
+    let begun = "SELECT count(*) FROM tower_idempotency_begun WHERE token <> $1";
+    assert_eq!(MySql::count(&world.pool, begun, "").await, 0);
     world.end().await;
 }

@@ -1,7 +1,6 @@
 //! What differs between the databases: one file each, of the same shape.
 
 use std::future::Future;
-use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, Database, SqlSafeStr, SqlStr};
@@ -131,9 +130,38 @@ pub(crate) mod sealed {
             Self::fetch_record(conn, Self::SQL.claim, values)
         }
 
+        /// Ends what was begun without committing it, and what goes with it. `None` where unwinding
+        /// does that.
+        const UNDO: Option<&'static str>;
+
         /// Begins a transaction that can be proven to be ours: the token is in hexadecimal digits,
         /// and part of the savepoint's name.
-        fn begin(token: &str, savepoint: &str) -> SqlStr;
+        fn begin(token: &str, savepoint: &str, claimed: bool) -> SqlStr;
+
+        /// Proves that the transaction is ours and not aborted, ends what was left nested in it, and
+        /// takes out what only the beginning had put there.
+        fn proof(_token: &str, savepoint: &str) -> String {
+            format!("RELEASE SAVEPOINT {savepoint}; SAVEPOINT {savepoint}")
+        }
+
+        /// Whether the last statement failed, and may have rolled the whole transaction back by
+        /// doing so: to be asked first.
+        fn has_failed(
+            conn: &mut Self::Connection,
+        ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send {
+            let _ = conn;
+            std::future::ready(Ok(false))
+        }
+
+        /// Whether a transaction that is not there any more was committed. Ends whatever is there
+        /// instead.
+        fn was_committed(
+            conn: &mut Self::Connection,
+            token: &str,
+        ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send {
+            let _ = (conn, token);
+            std::future::ready(Ok(true))
+        }
 
         /// Runs statements about a savepoint, and makes sure that what was read is their answer:
         /// with the nonce in it, where the driver can lose its place.
@@ -196,23 +224,4 @@ fn migrator(files: &[(i64, &'static str, &'static str)]) -> Migrator {
         Migration::new(*version, description, MigrationType::Simple, sql, false)
     });
     Migrator::with_migrations(migrations.collect())
-}
-
-/// Runs the migrations where other processes may do so at the same time, and no lock keeps them
-/// apart: one makes the table, and the others fail and then find it made.
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-async fn migrate_patiently<DB>(pool: &sqlx::Pool<DB>) -> Result<(), MigrateError>
-where
-    DB: sealed::DialectImpl,
-    DB::Connection: sqlx::migrate::Migrate,
-{
-    for pause in [10, 50, 250] {
-        match DB::migrator().run(pool).await {
-            Err(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => {
-                tokio::time::sleep(Duration::from_millis(pause)).await;
-            }
-            ended => return ended,
-        }
-    }
-    DB::migrator().run(pool).await
 }

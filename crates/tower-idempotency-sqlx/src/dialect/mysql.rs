@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::mysql::{MySqlArguments, MySqlDatabaseError, MySqlRow};
 use sqlx::{AssertSqlSafe, Database, MySql, MySqlConnection, Row as _, SqlSafeStr, SqlStr};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tower_idempotency_core::ClaimToken;
 
 use super::sealed::DialectImpl;
@@ -223,9 +223,10 @@ impl DialectImpl for MySql {
     const COMPLETION_PROVES: bool = false;
     // The driver counts down whatever the server answers.
     const BEFORE_UNWINDING: &'static [&'static str] = &[];
-    const COMMIT: &'static str = "COMMIT";
+    const COMMIT: &'static str = "COMMIT; SET autocommit = 1";
     // In a cluster the transaction may have failed on another node.
     const AFTER_FAILED_COMMIT: Option<&'static str> = Some("ROLLBACK RELEASE");
+    const UNDO: Option<&'static str> = Some("ROLLBACK; SET autocommit = 1");
 
     async fn lookup(
         conn: &mut MySqlConnection,
@@ -253,8 +254,50 @@ impl DialectImpl for MySql {
     }
 
     /// One message, so one round trip.
-    fn begin(_: &str, savepoint: &str) -> SqlStr {
-        AssertSqlSafe(format!("START TRANSACTION; SAVEPOINT {savepoint}")).into_sql_str()
+    ///
+    /// Without autocommit: a deadlock rolls the whole transaction back, and what a handler writes
+    /// after it would be committed one by one. And with a row that is there afterwards only if
+    /// somebody commits before the proof: what was rolled back by the server is told from what was
+    /// committed by hand.
+    fn begin(token: &str, savepoint: &str, claimed: bool) -> SqlStr {
+        let mut sql = format!("SET autocommit = 0; START TRANSACTION; SAVEPOINT {savepoint}");
+        if claimed {
+            sql += &format!("; INSERT INTO tower_idempotency_begun (token) VALUES (x'{token}')");
+        }
+        AssertSqlSafe(sql).into_sql_str()
+    }
+
+    fn proof(token: &str, savepoint: &str) -> String {
+        format!(
+            "RELEASE SAVEPOINT {savepoint}; SAVEPOINT {savepoint}; \
+             DELETE FROM tower_idempotency_begun WHERE token = x'{token}'"
+        )
+    }
+
+    async fn has_failed(conn: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
+        let mut earlier = 0;
+        let row = loop {
+            let errors = sqlx::raw_sql("SHOW ERRORS LIMIT 1");
+            match errors.fetch_optional(&mut *conn).await {
+                // That of a queued roll-back, to a savepoint that is gone too.
+                Err(sqlx::Error::Database(_)) if earlier < MAX_QUEUED => earlier += 1,
+                row => break row?,
+            }
+        };
+        let number: Option<u64> = row.map(|row| row.try_get_unchecked(1)).transpose()?;
+        // A deadlock; a row that changed after the snapshot; a lock's time-out, which rolls all back
+        // where the server is told so.
+        let fatal = [1213, 1020, 1205, NO_SAVEPOINT.into()];
+        Ok(number.is_some_and(|number| fatal.contains(&number)))
+    }
+
+    async fn was_committed(conn: &mut MySqlConnection, token: &str) -> Result<bool, sqlx::Error> {
+        let sql = format!(
+            "ROLLBACK; SET autocommit = 1; \
+             DELETE FROM tower_idempotency_begun WHERE token = x'{token}'"
+        );
+        let done = sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await?;
+        Ok(done.rows_affected() > 0)
     }
 
     async fn ask(
@@ -341,7 +384,12 @@ impl DialectImpl for MySql {
 
     /// The server does not tell, and a roll-back outside of a transaction does nothing.
     async fn is_clean(conn: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
-        let asking = Self::ask(conn, "ROLLBACK".into(), "", "clean".into());
+        let asking = Self::ask(
+            conn,
+            "ROLLBACK; SET autocommit = 1".into(),
+            "",
+            "clean".into(),
+        );
         Ok(timeout(Duration::from_secs(5), asking)
             .await
             .is_ok_and(|asked| asked.is_ok()))
@@ -351,7 +399,7 @@ impl DialectImpl for MySql {
         crate::check::mysql::findings(pool).await
     }
 
-    /// Each migration is one statement that can be repeated: tables are made outside of
+    /// Each migration can be repeated from its beginning: tables are made outside of
     /// transactions here.
     fn migrator() -> Migrator {
         let record = include_str!("../../migrations/mysql/0001_record.sql");
@@ -365,13 +413,24 @@ impl DialectImpl for MySql {
         Self: Database,
     {
         const ABANDONED: &str = "DELETE FROM tower_idempotency_migration WHERE success = FALSE";
-        match super::migrate_patiently(pool).await {
-            // Some process died over it, or did so on another node, where sqlx's lock is not seen.
-            Err(MigrateError::Dirty(_)) => {
-                sqlx::raw_sql(ABANDONED).execute(pool).await?;
-                super::migrate_patiently(pool).await
+        let mut attempt = 0;
+        loop {
+            match Self::migrator().run(pool).await {
+                // sqlx's lock is none on MariaDB, nor across the nodes of a cluster.
+                Err(
+                    error @ (MigrateError::Execute(_)
+                    | MigrateError::ExecuteMigration(..)
+                    | MigrateError::Dirty(_)),
+                ) if attempt < 10 => {
+                    attempt += 1;
+                    if attempt > 5 && matches!(error, MigrateError::Dirty(_)) {
+                        // Some process died over it.
+                        sqlx::raw_sql(ABANDONED).execute(pool).await?;
+                    }
+                    sleep(Duration::from_millis(10 << attempt.min(5))).await;
+                }
+                ended => return ended,
             }
-            ended => ended,
         }
     }
 }

@@ -129,9 +129,10 @@ impl DialectImpl for Postgres {
     // it would otherwise be a warning in the server's log.
     const COMMIT: &'static str = "COMMIT AND CHAIN";
     const AFTER_FAILED_COMMIT: Option<&'static str> = None;
+    const UNDO: Option<&'static str> = None;
 
     /// One message, so one round trip.
-    fn begin(token: &str, savepoint: &str) -> SqlStr {
+    fn begin(token: &str, savepoint: &str, _: bool) -> SqlStr {
         let sql =
             format!("BEGIN; SET LOCAL tower_idempotency.claim = '{token}'; SAVEPOINT {savepoint}");
         AssertSqlSafe(sql).into_sql_str()

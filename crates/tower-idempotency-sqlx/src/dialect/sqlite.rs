@@ -1,5 +1,7 @@
 //! SQLite 3.37 and later, as it is bundled with sqlx.
 
+use std::time::Duration;
+
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{AssertSqlSafe, Database, SqlSafeStr, SqlStr, Sqlite, SqliteConnection};
@@ -137,10 +139,11 @@ impl DialectImpl for Sqlite {
 
     const COMMIT: &'static str = "COMMIT";
     const AFTER_FAILED_COMMIT: Option<&'static str> = None;
+    const UNDO: Option<&'static str> = None;
 
     /// IMMEDIATE: a transaction that reads first and then writes would fail at once, whatever the
     /// busy time-out.
-    fn begin(_: &str, savepoint: &str) -> SqlStr {
+    fn begin(_: &str, savepoint: &str, _: bool) -> SqlStr {
         AssertSqlSafe(format!("BEGIN IMMEDIATE; SAVEPOINT {savepoint}")).into_sql_str()
     }
 
@@ -186,8 +189,17 @@ impl DialectImpl for Sqlite {
     where
         Self: Database,
     {
-        // sqlx takes no lock on SQLite.
-        super::migrate_patiently(pool).await
+        // sqlx takes no lock on SQLite: of processes that start at once, one makes the table, and
+        // the others fail and then find it made.
+        for pause in [10, 50, 250] {
+            match Self::migrator().run(pool).await {
+                Err(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => {
+                    tokio::time::sleep(Duration::from_millis(pause)).await;
+                }
+                ended => return ended,
+            }
+        }
+        Self::migrator().run(pool).await
     }
 }
 
