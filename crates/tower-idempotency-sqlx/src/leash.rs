@@ -26,6 +26,8 @@ pub(crate) struct Leash<DB: Dialect> {
     loan: Option<Loan<DB>>,
     token: String,
     savepoint: String,
+    /// Whether there is a claim, with that token.
+    claimed: bool,
     /// How often it was asked for a proof.
     asked: usize,
     /// Whether the connection has been taken out of all transactions already.
@@ -81,6 +83,7 @@ impl<DB: Dialect> Leash<DB> {
             loan: Some(loan),
             token,
             savepoint,
+            claimed,
             asked: 0,
             unwound: false,
             committed: false,
@@ -97,7 +100,8 @@ impl<DB: Dialect> Leash<DB> {
 
     /// Proves that the transaction is ours and not aborted, and ends what was left nested in it.
     pub(crate) async fn prove(&mut self) -> Proof {
-        self.ask(DB::proof(&self.token, &self.savepoint)).await
+        self.ask(DB::proof(&self.token, &self.savepoint, self.claimed))
+            .await
     }
 
     /// Proves that the transaction is ours though it may be aborted, and undoes what was written.

@@ -140,7 +140,7 @@ pub(crate) mod sealed {
 
         /// Proves that the transaction is ours and not aborted, ends what was left nested in it, and
         /// takes out what only the beginning had put there.
-        fn proof(_token: &str, savepoint: &str) -> String {
+        fn proof(_token: &str, savepoint: &str, _claimed: bool) -> String {
             format!("RELEASE SAVEPOINT {savepoint}; SAVEPOINT {savepoint}")
         }
 

@@ -253,25 +253,28 @@ impl DialectImpl for MySql {
         }
     }
 
-    /// One message, so one round trip.
+    /// One message, so one round trip. Rolls back first: on a connection that was given back inside
+    /// of a transaction, the start of another would commit that.
     ///
     /// Without autocommit: a deadlock rolls the whole transaction back, and what a handler writes
     /// after it would be committed one by one. And with a row that is there afterwards only if
     /// somebody commits before the proof: what was rolled back by the server is told from what was
     /// committed by hand.
     fn begin(token: &str, savepoint: &str, claimed: bool) -> SqlStr {
-        let mut sql = format!("SET autocommit = 0; START TRANSACTION; SAVEPOINT {savepoint}");
+        let mut sql =
+            format!("ROLLBACK; SET autocommit = 0; START TRANSACTION; SAVEPOINT {savepoint}");
         if claimed {
             sql += &format!("; INSERT INTO tower_idempotency_begun (token) VALUES (x'{token}')");
         }
         AssertSqlSafe(sql).into_sql_str()
     }
 
-    fn proof(token: &str, savepoint: &str) -> String {
-        format!(
-            "RELEASE SAVEPOINT {savepoint}; SAVEPOINT {savepoint}; \
-             DELETE FROM tower_idempotency_begun WHERE token = x'{token}'"
-        )
+    fn proof(token: &str, savepoint: &str, claimed: bool) -> String {
+        let mut sql = format!("RELEASE SAVEPOINT {savepoint}; SAVEPOINT {savepoint}");
+        if claimed {
+            sql += &format!("; DELETE FROM tower_idempotency_begun WHERE token = x'{token}'");
+        }
+        sql
     }
 
     async fn has_failed(conn: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
