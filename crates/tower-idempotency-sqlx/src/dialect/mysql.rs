@@ -353,16 +353,15 @@ impl DialectImpl for MySql {
             Some(1146) => ErrorClass::NoTable,
             // Shutting down; killed; idle for too long.
             Some(1053 | 1927 | 4031) => ErrorClass::Disconnected,
-            // Too many connections; out of resources; no disk; network; interrupted; statement
-            // time-outs; read-only; a node of Galera's that is cut off.
+            // Too many connections; out of memory; network; interrupted; statement time-outs;
+            // read-only; a node of Galera's that is cut off. Not a full disk, where a retry alone
+            // does not help.
             Some(
-                1021
-                | 1037
+                1037
                 | 1038
                 | 1040
                 | 1041
                 | 1047
-                | 1114
                 | 1129
                 | 1152
                 | 1158..=1161
