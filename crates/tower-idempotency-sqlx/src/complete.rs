@@ -33,8 +33,9 @@ impl<DB: Dialect> SqlxStore<DB> {
                 Proof::Unasked(error) => return failed(leash, claim, lease, error).await,
             }
         }
-        let completing =
-            async |conn: &mut DB::Connection| queries::complete::<DB>(conn, claim, response).await;
+        let completing = async |conn: &mut DB::Connection| {
+            queries::complete::<DB>(conn, self.sending, claim, response).await
+        };
         match leash.run(completing).await {
             Ok(true) => {
                 lease.committing();
@@ -64,7 +65,8 @@ impl<DB: Dialect> SqlxStore<DB> {
         };
         lease.committing();
         let completing = async |conn: &mut DB::Connection| {
-            let matched = queries::complete_alone::<DB>(conn, claim, response).await?;
+            let matched =
+                queries::complete_alone::<DB>(conn, self.sending, claim, response).await?;
             DB::confirm(conn).await.map(|()| matched)
         };
         match loan.run(completing).await {
@@ -150,7 +152,9 @@ async fn lookup<DB: Dialect>(
     leash: &mut Leash<DB>,
     claim: &Claim,
 ) -> Result<Option<Record>, StoreError> {
-    let looking = async |conn: &mut DB::Connection| queries::lookup::<DB>(conn, &claim.id).await;
+    let sending = leash.sending;
+    let looking =
+        async |conn: &mut DB::Connection| queries::lookup::<DB>(conn, sending, &claim.id).await;
     let row = leash.run(looking).await.map_err(store_error::<DB>)?;
     row.map(Row::into_record).transpose()
 }

@@ -53,6 +53,30 @@ impl Written for &'static str {
     }
 }
 
+/// How a statement with values is sent.
+#[derive(Clone, Copy, Debug)]
+pub enum Sending {
+    /// Prepared under a name, once for each connection.
+    Prepared,
+    /// As text, with the values written into it by this function.
+    Plain(fn(Value<'_>) -> String),
+}
+
+/// Writes values into a statement with numbered placeholders, in which nothing else has a `$`.
+pub(crate) fn inline(sql: &str, values: &[Value<'_>], literal: fn(Value<'_>) -> String) -> String {
+    let mut parts = sql.split('$');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, rest) = part.split_at(digits);
+        let place = number.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+        let value = place.and_then(|place| values.get(place));
+        text += &value.copied().map_or_else(String::new, literal);
+        text += rest;
+    }
+    text
+}
+
 /// Runs one statement.
 pub trait Driver: Database {
     /// How statements are written.
@@ -61,6 +85,7 @@ pub trait Driver: Database {
     /// Returns how many rows it changed.
     fn execute(
         conn: &mut Self::Connection,
+        sending: Sending,
         statement: Self::Written,
         values: &[Value<'_>],
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
@@ -68,6 +93,7 @@ pub trait Driver: Database {
     /// Returns the record it found.
     fn fetch_record(
         conn: &mut Self::Connection,
+        sending: Sending,
         statement: Self::Written,
         values: &[Value<'_>],
     ) -> impl Future<Output = Result<Option<Row>, sqlx::Error>> + Send;
@@ -91,28 +117,49 @@ macro_rules! impl_driver {
 
             async fn execute(
                 conn: &mut Self::Connection,
+                sending: $crate::driver::Sending,
                 statement: $statement,
                 values: &[$crate::driver::Value<'_>],
             ) -> Result<u64, sqlx::Error> {
-                use $crate::driver::Written as _;
+                use $crate::driver::{Sending, Written as _, inline};
 
-                let values = bind(&statement.arrange(values))?;
-                let query = sqlx::query_with(statement.sql(), values);
-                Ok(query.execute(conn).await?.rows_affected())
+                let done = match sending {
+                    Sending::Prepared => {
+                        let values = bind(&statement.arrange(values))?;
+                        let query = sqlx::query_with(statement.sql(), values);
+                        query.execute(conn).await?
+                    }
+                    Sending::Plain(literal) => {
+                        let sql = inline(statement.sql(), values, literal);
+                        let query = sqlx::raw_sql(sqlx::AssertSqlSafe(sql));
+                        query.execute(conn).await?
+                    }
+                };
+                Ok(done.rows_affected())
             }
 
             async fn fetch_record(
                 conn: &mut Self::Connection,
+                sending: $crate::driver::Sending,
                 statement: $statement,
                 values: &[$crate::driver::Value<'_>],
             ) -> Result<Option<$crate::row::Row>, sqlx::Error> {
-                use $crate::driver::Written as _;
+                use $crate::driver::{Sending, Written as _, inline};
 
-                let values = bind(&statement.arrange(values))?;
-                let query = sqlx::query_with(statement.sql(), values);
                 // All rows, though there is one at most: `fetch_optional` ends a statement before
                 // SQLite commits it, and says nothing where it then does not.
-                let rows = query.fetch_all(conn).await?;
+                let rows = match sending {
+                    Sending::Prepared => {
+                        let values = bind(&statement.arrange(values))?;
+                        let query = sqlx::query_with(statement.sql(), values);
+                        query.fetch_all(conn).await?
+                    }
+                    Sending::Plain(literal) => {
+                        let sql = inline(statement.sql(), values, literal);
+                        let query = sqlx::raw_sql(sqlx::AssertSqlSafe(sql));
+                        sqlx::Executor::fetch_all(conn, query).await?
+                    }
+                };
                 rows.first().map(read).transpose()
             }
 
@@ -167,4 +214,22 @@ macro_rules! impl_driver {
             })
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Value, inline};
+
+    /// Each value stands where its number is, as often as that is, and its text is left alone.
+    #[test]
+    fn values_are_written_into_statements() {
+        let literal = |value: Value<'_>| match value {
+            Value::Text(text) => format!("<{text}>"),
+            _ => "?".to_owned(),
+        };
+        let mut values = [Value::Bool(true); 11];
+        (values[0], values[10]) = (Value::Text("$2"), Value::Text("b"));
+        let sql = inline("SELECT $1, $11::text, $2 WHERE $1", &values, literal);
+        assert_eq!(sql, "SELECT <$2>, <b>::text, ? WHERE <$2>");
+    }
 }

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tower_idempotency_core::ClaimToken;
 
 use crate::dialect::Dialect;
+use crate::driver::Sending;
 use crate::error::timed_out;
 use crate::loan::Loan;
 
@@ -28,6 +29,8 @@ pub(crate) struct Leash<DB: Dialect> {
     savepoint: String,
     /// Whether there is a claim, with that token.
     claimed: bool,
+    /// How statements are sent on it.
+    pub(crate) sending: Sending,
     /// How often it was asked for a proof.
     asked: usize,
     /// Whether the connection has been taken out of all transactions already.
@@ -59,6 +62,7 @@ impl<DB: Dialect> Leash<DB> {
     /// Begins a transaction. To be run in a task that nothing cancels.
     pub(crate) async fn begin(
         pool: &Pool<DB>,
+        sending: Sending,
         token: &ClaimToken,
         claimed: bool,
     ) -> Result<Self, sqlx::Error> {
@@ -84,6 +88,7 @@ impl<DB: Dialect> Leash<DB> {
             token,
             savepoint,
             claimed,
+            sending,
             asked: 0,
             unwound: false,
             committed: false,
@@ -257,7 +262,7 @@ impl<DB: Dialect> DerefMut for Leash<DB> {
     }
 }
 
-fn hex(token: &ClaimToken) -> String {
+pub(crate) fn hex(token: &ClaimToken) -> String {
     let mut text = String::with_capacity(32);
     for byte in token.as_bytes() {
         let _ = write!(text, "{byte:02x}");

@@ -24,6 +24,8 @@ mod row;
 mod store;
 mod sweep;
 mod tx;
+#[cfg(feature = "postgres")]
+mod unprepared;
 
 pub use check::{Finding, Severity};
 pub use dialect::Dialect;

@@ -7,7 +7,7 @@ use tower_idempotency_core::{
 };
 
 use crate::dialect::Dialect;
-use crate::driver::Value;
+use crate::driver::{Sending, Value};
 use crate::row::Row;
 
 type Result<T> = std::result::Result<T, sqlx::Error>;
@@ -43,24 +43,27 @@ fn held<'a>(id: &'a RecordId, token: &'a ClaimToken, more: &[Value<'a>]) -> Vec<
 
 pub(crate) async fn lookup<DB: Dialect>(
     conn: &mut DB::Connection,
+    sending: Sending,
     id: &RecordId,
 ) -> Result<Option<Row>> {
-    DB::lookup(conn, &identity(id)).await
+    DB::lookup(conn, sending, &identity(id)).await
 }
 
 pub(crate) async fn claim<DB: Dialect>(
     conn: &mut DB::Connection,
+    sending: Sending,
     claim: &Claim,
 ) -> Result<Option<Row>> {
     let more = [
         text(claim.fingerprint.as_str()),
         Value::Int(millis(claim.stale_after)),
     ];
-    DB::claim(conn, &held(&claim.id, &claim.token, &more)).await
+    DB::claim(conn, sending, &held(&claim.id, &claim.token, &more)).await
 }
 
 pub(crate) async fn replace<DB: Dialect>(
     conn: &mut DB::Connection,
+    sending: Sending,
     claim: &Claim,
     seen: &ClaimToken,
 ) -> Result<bool> {
@@ -70,7 +73,7 @@ pub(crate) async fn replace<DB: Dialect>(
         Value::Bytes(seen.as_bytes()),
     ];
     let values = held(&claim.id, &claim.token, &more);
-    Ok(DB::execute(conn, DB::SQL.replace, &values).await? == 1)
+    Ok(DB::execute(conn, sending, DB::SQL.replace, &values).await? == 1)
 }
 
 fn completion<'a>(claim: &'a Claim, response: &'a StoredResponse) -> Vec<Value<'a>> {
@@ -89,49 +92,58 @@ fn completion<'a>(claim: &'a Claim, response: &'a StoredResponse) -> Vec<Value<'
 /// Within the handler's transaction.
 pub(crate) async fn complete<DB: Dialect>(
     conn: &mut DB::Connection,
+    sending: Sending,
     claim: &Claim,
     response: &StoredResponse,
 ) -> Result<bool> {
     let values = completion(claim, response);
-    Ok(DB::execute(conn, DB::SQL.complete, &values).await? == 1)
+    Ok(DB::execute(conn, sending, DB::SQL.complete, &values).await? == 1)
 }
 
 pub(crate) async fn complete_alone<DB: Dialect>(
     conn: &mut DB::Connection,
+    sending: Sending,
     claim: &Claim,
     response: &StoredResponse,
 ) -> Result<bool> {
     let values = completion(claim, response);
-    Ok(DB::execute(conn, DB::SQL.complete_alone, &values).await? == 1)
+    Ok(DB::execute(conn, sending, DB::SQL.complete_alone, &values).await? == 1)
 }
 
 pub(crate) async fn free<DB: Dialect>(
     conn: &mut DB::Connection,
+    sending: Sending,
     id: &RecordId,
     token: &ClaimToken,
 ) -> Result<bool> {
-    Ok(DB::execute(conn, DB::SQL.free, &held(id, token, &[])).await? == 1)
+    Ok(DB::execute(conn, sending, DB::SQL.free, &held(id, token, &[])).await? == 1)
 }
 
-pub(crate) async fn renew<DB: Dialect>(conn: &mut DB::Connection, claim: &Claim) -> Result<bool> {
+pub(crate) async fn renew<DB: Dialect>(
+    conn: &mut DB::Connection,
+    sending: Sending,
+    claim: &Claim,
+) -> Result<bool> {
     let more = [Value::Int(millis(claim.stale_after))];
     let values = held(&claim.id, &claim.token, &more);
-    Ok(DB::execute(conn, DB::SQL.renew, &values).await? == 1)
+    Ok(DB::execute(conn, sending, DB::SQL.renew, &values).await? == 1)
 }
 
 pub(crate) async fn mark_unknown<DB: Dialect>(
     conn: &mut DB::Connection,
+    sending: Sending,
     claim: &Claim,
 ) -> Result<bool> {
     let more = [Value::Int(
         StoredResponse::outcome_unknown().status.as_u16().into(),
     )];
     let values = held(&claim.id, &claim.token, &more);
-    Ok(DB::execute(conn, DB::SQL.mark_unknown, &values).await? == 1)
+    Ok(DB::execute(conn, sending, DB::SQL.mark_unknown, &values).await? == 1)
 }
 
 pub(crate) async fn tombstone<DB: Dialect>(
     conn: &mut DB::Connection,
+    sending: Sending,
     resource: &TombstoneResource,
 ) -> Result<u64> {
     let values = [
@@ -139,25 +151,36 @@ pub(crate) async fn tombstone<DB: Dialect>(
         text(resource.operation.as_str()),
         text(resource.resource_ref.as_str()),
     ];
-    DB::execute(conn, DB::SQL.tombstone, &values).await
+    DB::execute(conn, sending, DB::SQL.tombstone, &values).await
 }
 
 pub(crate) async fn erase_owner<DB: Dialect>(
     conn: &mut DB::Connection,
+    sending: Sending,
     owner: &Owner,
 ) -> Result<u64> {
-    DB::execute(conn, DB::SQL.erase_owner, &[text(owner.as_str())]).await
+    DB::execute(conn, sending, DB::SQL.erase_owner, &[text(owner.as_str())]).await
 }
 
 /// Claims that have been stale for so long are nobody's: no handler runs for a month.
 const STALE_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
-pub(crate) async fn purge<DB: Dialect>(conn: &mut DB::Connection, limit: u32) -> Result<u64> {
-    let expired = DB::execute(conn, DB::SQL.purge_expired, &[Value::Int(limit.into())]).await?;
+pub(crate) async fn purge<DB: Dialect>(
+    conn: &mut DB::Connection,
+    sending: Sending,
+    limit: u32,
+) -> Result<u64> {
+    let expired = DB::execute(
+        conn,
+        sending,
+        DB::SQL.purge_expired,
+        &[Value::Int(limit.into())],
+    )
+    .await?;
     let left = i64::from(limit).saturating_sub(i64::try_from(expired).unwrap_or(i64::MAX));
     if left <= 0 {
         return Ok(expired);
     }
     let values = [Value::Int(left), Value::Int(millis(STALE_FOR))];
-    Ok(expired + DB::execute(conn, DB::SQL.purge_stale, &values).await?)
+    Ok(expired + DB::execute(conn, sending, DB::SQL.purge_stale, &values).await?)
 }

@@ -16,6 +16,7 @@ use tower_idempotency_core::{
 use crate::check::Finding;
 use crate::complete::still_claimed_by;
 use crate::dialect::{Dialect, ErrorClass};
+use crate::driver::Sending;
 use crate::error::{classify, store_error};
 use crate::loan::Loan;
 use crate::queries;
@@ -29,6 +30,7 @@ pub struct SqlxStore<DB: Dialect> {
     pool: Pool<DB>,
     /// Who writes, where one at a time can.
     writer: Option<Arc<Semaphore>>,
+    pub(crate) sending: Sending,
 }
 
 /// How long a writer waits in line: as long as sqlx lets SQLite wait for its lock.
@@ -44,6 +46,7 @@ impl<DB: Dialect> SqlxStore<DB> {
         Self {
             pool,
             writer: DB::SINGLE_WRITER.then(|| Arc::new(Semaphore::new(1))),
+            sending: Sending::Prepared,
         }
     }
 
@@ -60,7 +63,9 @@ impl<DB: Dialect> SqlxStore<DB> {
     ///
     /// When the database cannot be asked.
     pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
-        DB::findings(&self.pool).await.map_err(store_error::<DB>)
+        DB::findings(&self.pool, self.sending)
+            .await
+            .map_err(store_error::<DB>)
     }
 
     /// Waits in line to write, holding no connection meanwhile: writers that wait in SQLite hold
@@ -93,19 +98,20 @@ impl<DB: Dialect> SqlxStore<DB> {
 impl<DB: Dialect> SqlxStore<DB> {
     async fn find(&self, id: &RecordId) -> Result<Option<Row>, sqlx::Error> {
         let mut loan = Loan::of(&self.pool).await?;
-        let looking = async |conn: &mut DB::Connection| queries::lookup::<DB>(conn, id).await;
+        let looking =
+            async |conn: &mut DB::Connection| queries::lookup::<DB>(conn, self.sending, id).await;
         loan.run(looking).await
     }
 
     async fn insert(&self, claim: &Claim) -> Result<Option<Row>, sqlx::Error> {
         let Some(writer) = self.writer().await.map_err(out_of_line)? else {
-            return insert(&self.pool, claim).await;
+            return insert(&self.pool, self.sending, claim).await;
         };
         // In a task that nothing cancels, with its place in the line: what frees the claim
         // afterwards then comes after it.
-        let (pool, claim) = (self.pool.clone(), claim.clone());
+        let (pool, sending, claim) = (self.pool.clone(), self.sending, claim.clone());
         let inserted = tokio::spawn(async move {
-            let inserted = insert(&pool, &claim).await;
+            let inserted = insert(&pool, sending, &claim).await;
             drop(writer);
             inserted
         });
@@ -113,9 +119,14 @@ impl<DB: Dialect> SqlxStore<DB> {
     }
 }
 
-async fn insert<DB: Dialect>(pool: &Pool<DB>, claim: &Claim) -> Result<Option<Row>, sqlx::Error> {
+async fn insert<DB: Dialect>(
+    pool: &Pool<DB>,
+    sending: Sending,
+    claim: &Claim,
+) -> Result<Option<Row>, sqlx::Error> {
     let mut loan = Loan::of(pool).await?;
-    let claiming = async |conn: &mut DB::Connection| queries::claim::<DB>(conn, claim).await;
+    let claiming =
+        async |conn: &mut DB::Connection| queries::claim::<DB>(conn, sending, claim).await;
     loan.run(claiming).await
 }
 
@@ -190,7 +201,9 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
                 Decision::Answer(outcome) => return Ok(outcome),
                 Decision::Replace { seen, stale } => {
                     let replaced = self
-                        .write(async |conn| queries::replace::<DB>(conn, claim, &seen).await)
+                        .write(async |conn| {
+                            queries::replace::<DB>(conn, self.sending, claim, &seen).await
+                        })
                         .await;
                     match replaced {
                         Ok(true) => return Ok(ClaimOutcome::Acquired { taken_over: stale }),
@@ -264,12 +277,12 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
     }
 
     async fn renew(&self, claim: &Claim) -> Result<bool, StoreError> {
-        self.write(async |conn| queries::renew::<DB>(conn, claim).await)
+        self.write(async |conn| queries::renew::<DB>(conn, self.sending, claim).await)
             .await
     }
 
     async fn mark_unknown(&self, claim: &Claim) -> Result<bool, StoreError> {
-        self.write(async |conn| queries::mark_unknown::<DB>(conn, claim).await)
+        self.write(async |conn| queries::mark_unknown::<DB>(conn, self.sending, claim).await)
             .await
     }
 
@@ -287,17 +300,17 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
     }
 
     async fn release(&self, id: &RecordId, token: &ClaimToken) -> Result<bool, StoreError> {
-        self.write(async |conn| queries::free::<DB>(conn, id, token).await)
+        self.write(async |conn| queries::free::<DB>(conn, self.sending, id, token).await)
             .await
     }
 
     async fn erase_owner(&self, owner: &Owner) -> Result<u64, StoreError> {
-        self.write(async |conn| queries::erase_owner::<DB>(conn, owner).await)
+        self.write(async |conn| queries::erase_owner::<DB>(conn, self.sending, owner).await)
             .await
     }
 
     async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
-        self.write(async |conn| queries::purge::<DB>(conn, limit).await)
+        self.write(async |conn| queries::purge::<DB>(conn, self.sending, limit).await)
             .await
     }
 }
@@ -313,6 +326,7 @@ impl<DB: Dialect> Clone for SqlxStore<DB> {
         Self {
             pool: self.pool.clone(),
             writer: self.writer.clone(),
+            sending: self.sending,
         }
     }
 }

@@ -72,11 +72,11 @@ impl<DB: Dialect> Tx<DB> {
             .claim()
             .map_or_else(ClaimToken::random, |claim| claim.token);
         let writer = self.store.writer().await?;
-        let pool = self.store.pool().clone();
+        let (pool, sending) = (self.store.pool().clone(), self.store.sending);
         // In a task that nothing cancels: a cancelled BEGIN would give the connection back to the
         // pool inside of an open transaction (sqlx issues 4385 and 4393).
         let begun = tokio::spawn(async move {
-            let leash = Leash::begin(&pool, &token, claimed).await?;
+            let leash = Leash::begin(&pool, sending, &token, claimed).await?;
             Ok(Open {
                 leash,
                 _writer: writer,
@@ -108,7 +108,7 @@ impl<DB: Dialect> Tx<DB> {
     /// first.
     pub async fn tombstone_resource(&self, resource: TombstoneResource) -> Result<u64, TxError> {
         let mut conn = self.acquire().await?;
-        let buried = queries::tombstone::<DB>(&mut conn, &resource)
+        let buried = queries::tombstone::<DB>(&mut conn, self.store.sending, &resource)
             .await
             .map_err(store_error::<DB>)?;
         if buried == 0 {

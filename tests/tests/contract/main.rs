@@ -23,6 +23,14 @@ impl<D: TestDb> Sqlx<D> {
     }
 }
 
+impl Sqlx<sqlx::Postgres> {
+    async fn unprepared() -> Self {
+        let Self { world, store } = Self::fresh().await;
+        let store = store.unprepared();
+        Self { world, store }
+    }
+}
+
 impl<D: TestDb> Fixture for Sqlx<D> {
     type Store = SqlxStore<D>;
     type Guard = TxConnection<D>;
@@ -80,4 +88,10 @@ mod postgres {
     use super::{Sqlx, contract};
 
     contract!(Sqlx::<sqlx::Postgres>::fresh().await);
+}
+
+mod postgres_unprepared {
+    use super::{Sqlx, contract};
+
+    contract!(Sqlx::<sqlx::Postgres>::unprepared().await);
 }

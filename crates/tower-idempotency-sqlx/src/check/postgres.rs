@@ -1,8 +1,10 @@
 //! PostgreSQL.
 
-use sqlx::{PgPool, Row as _};
+use sqlx::{Executor as _, PgPool, Row as _};
 
+use super::pooler::{self, Pooler};
 use super::{Finding, table};
+use crate::driver::Sending;
 
 const TABLE: &str = "SELECT a.attname::text, coalesce(array_position(c.conkey, a.attnum), 0)::bigint \
      FROM pg_attribute AS a \
@@ -15,9 +17,10 @@ const SERVER: &str = "SELECT current_setting('server_version_num')::bigint, pg_i
      current_setting('fsync'), inet_server_port()::bigint, \
      current_setting('default_transaction_read_only')";
 
-pub(crate) async fn findings(pool: &PgPool) -> Result<Vec<Finding>, sqlx::Error> {
+pub(crate) async fn findings(pool: &PgPool, sending: Sending) -> Result<Vec<Finding>, sqlx::Error> {
     let mut findings = Vec::new();
-    let rows = sqlx::query(TABLE).fetch_all(pool).await?;
+    // Prepared statements are what a pooler may mix up.
+    let rows = pool.fetch_all(sqlx::raw_sql(TABLE)).await?;
     let (mut columns, mut key): (Vec<String>, Vec<String>) = Default::default();
     for row in rows {
         let (name, position): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
@@ -28,7 +31,7 @@ pub(crate) async fn findings(pool: &PgPool) -> Result<Vec<Finding>, sqlx::Error>
     }
     findings.extend(table(&columns, &key));
 
-    let server = sqlx::query(SERVER).fetch_one(pool).await?;
+    let server = pool.fetch_one(sqlx::raw_sql(SERVER)).await?;
     let version: i64 = server.try_get(0)?;
     if version < 130_000 {
         findings.push(Finding::error(
@@ -59,12 +62,24 @@ pub(crate) async fn findings(pool: &PgPool) -> Result<Vec<Finding>, sqlx::Error>
     }
     let port: Option<i64> = server.try_get(5)?;
     let asked = i64::from(pool.connect_options().get_port());
-    if port.is_some_and(|port| port != asked) {
-        findings.push(Finding::warning(
+    match (pooler::probe(pool).await, sending) {
+        (Some(Pooler::MixesUp), Sending::Prepared) => findings.push(Finding::error(
+            "a pooler in transaction mode lies in between, and mixes up prepared statements",
+            "use PgBouncer 1.21 or later with max_prepared_statements, or session mode, or \
+             `SqlxStore::new(pool).unprepared()`",
+        )),
+        (Some(Pooler::Prepares), Sending::Plain(_)) => findings.push(Finding::warning(
+            "the pooler keeps prepared statements, and none are used",
+            "leave `.unprepared()` out: the server then plans each statement once",
+        )),
+        (Some(Pooler::Prepares), Sending::Prepared)
+        | (Some(Pooler::MixesUp), Sending::Plain(_)) => {}
+        (None, _) if port.is_some_and(|port| port != asked) => findings.push(Finding::warning(
             "the connection goes through a proxy or pooler",
             "with PgBouncer in transaction mode, use 1.21 or later with max_prepared_statements, \
              and ignore_startup_parameters=extra_float_digits",
-        ));
+        )),
+        (None, _) => {}
     }
     Ok(findings)
 }

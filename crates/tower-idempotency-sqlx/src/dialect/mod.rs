@@ -6,7 +6,7 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, Database, SqlSafeStr, SqlStr};
 
 use crate::check::Finding;
-use crate::driver::{Driver, Value};
+use crate::driver::{Driver, Sending, Value};
 use crate::row::Row;
 
 #[cfg(feature = "mysql")]
@@ -84,8 +84,8 @@ pub enum ErrorClass {
 pub(crate) mod sealed {
     use super::{AssertSqlSafe, SqlSafeStr as _};
     use super::{
-        Database, Driver, ErrorClass, Finding, Future, MigrateError, Migrator, Row, Sql, SqlStr,
-        Value,
+        Database, Driver, ErrorClass, Finding, Future, MigrateError, Migrator, Row, Sending, Sql,
+        SqlStr, Value,
     };
 
     /// The part of [`super::Dialect`] that is nobody else's.
@@ -117,17 +117,19 @@ pub(crate) mod sealed {
         /// Runs [`Sql::lookup`].
         fn lookup(
             conn: &mut Self::Connection,
+            sending: Sending,
             values: &[Value<'_>],
         ) -> impl Future<Output = Result<Option<Row>, sqlx::Error>> + Send {
-            Self::fetch_record(conn, Self::SQL.lookup, values)
+            Self::fetch_record(conn, sending, Self::SQL.lookup, values)
         }
 
         /// Runs [`Sql::claim`].
         fn claim(
             conn: &mut Self::Connection,
+            sending: Sending,
             values: &[Value<'_>],
         ) -> impl Future<Output = Result<Option<Row>, sqlx::Error>> + Send {
-            Self::fetch_record(conn, Self::SQL.claim, values)
+            Self::fetch_record(conn, sending, Self::SQL.claim, values)
         }
 
         /// Ends what was begun without committing it, and what goes with it. `None` where unwinding
@@ -203,6 +205,7 @@ pub(crate) mod sealed {
         /// What is to be known of the database at start.
         fn findings(
             pool: &sqlx::Pool<Self>,
+            sending: Sending,
         ) -> impl Future<Output = Result<Vec<Finding>, sqlx::Error>> + Send;
 
         /// The migrations, with a table of their own.

@@ -12,7 +12,7 @@ use tower_idempotency_core::ClaimToken;
 use super::sealed::DialectImpl;
 use super::{ErrorClass, Sql};
 use crate::check::Finding;
-use crate::driver::{Driver, Value, Written};
+use crate::driver::{Driver, Sending, Value, Written};
 use crate::row::Row;
 
 impl_driver!(MySql, Placed, MySqlArguments, MySqlRow, Vec<u8>);
@@ -230,9 +230,10 @@ impl DialectImpl for MySql {
 
     async fn lookup(
         conn: &mut MySqlConnection,
+        sending: Sending,
         values: &[Value<'_>],
     ) -> Result<Option<Row>, sqlx::Error> {
-        match Self::fetch_record(conn, Self::SQL.lookup, values).await? {
+        match Self::fetch_record(conn, sending, Self::SQL.lookup, values).await? {
             Some(row) if row.state == NO_AUTOCOMMIT => Err(no_autocommit()),
             row => Ok(row),
         }
@@ -240,9 +241,10 @@ impl DialectImpl for MySql {
 
     async fn claim(
         conn: &mut MySqlConnection,
+        sending: Sending,
         values: &[Value<'_>],
     ) -> Result<Option<Row>, sqlx::Error> {
-        match Self::execute(conn, Self::SQL.claim, values).await {
+        match Self::execute(conn, sending, Self::SQL.claim, values).await {
             Ok(1) => Ok(Some(Row::acquired())),
             Ok(_) => Err(no_autocommit()),
             // Its text has the key in it, and goes no further.
@@ -397,7 +399,7 @@ impl DialectImpl for MySql {
             .is_ok_and(|asked| asked.is_ok()))
     }
 
-    async fn findings(pool: &sqlx::Pool<Self>) -> Result<Vec<Finding>, sqlx::Error> {
+    async fn findings(pool: &sqlx::Pool<Self>, _: Sending) -> Result<Vec<Finding>, sqlx::Error> {
         crate::check::mysql::findings(pool).await
     }
 

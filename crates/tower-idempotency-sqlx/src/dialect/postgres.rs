@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, Database, PgConnection, Postgres, Row as _, SqlSafeStr
 use super::sealed::DialectImpl;
 use super::{ErrorClass, Sql};
 use crate::check::Finding;
+use crate::driver::Sending;
 
 impl_driver!(Postgres, &'static str, PgArguments, PgRow, String);
 
@@ -182,8 +183,11 @@ impl DialectImpl for Postgres {
         sqlx::Executor::fetch_one(conn, probe).await?.try_get(0)
     }
 
-    async fn findings(pool: &sqlx::Pool<Self>) -> Result<Vec<Finding>, sqlx::Error> {
-        crate::check::postgres::findings(pool).await
+    async fn findings(
+        pool: &sqlx::Pool<Self>,
+        sending: Sending,
+    ) -> Result<Vec<Finding>, sqlx::Error> {
+        crate::check::postgres::findings(pool, sending).await
     }
 
     fn migrator() -> Migrator {

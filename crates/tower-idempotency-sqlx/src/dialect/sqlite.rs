@@ -10,6 +10,7 @@ use super::sealed::DialectImpl;
 use super::{ErrorClass, Sql};
 
 use crate::check::Finding;
+use crate::driver::Sending;
 
 impl_driver!(Sqlite, &'static str, SqliteArguments, SqliteRow, String);
 
@@ -174,7 +175,7 @@ impl DialectImpl for Sqlite {
         Ok(begun.is_ok())
     }
 
-    async fn findings(pool: &sqlx::Pool<Self>) -> Result<Vec<Finding>, sqlx::Error> {
+    async fn findings(pool: &sqlx::Pool<Self>, _: Sending) -> Result<Vec<Finding>, sqlx::Error> {
         crate::check::sqlite::findings(pool).await
     }
 
