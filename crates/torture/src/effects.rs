@@ -41,7 +41,8 @@ pub(crate) struct NewEffect {
     pub(crate) linger_ms: i64,
 }
 
-/// The statements. The SQL is the same everywhere; only sqlx's types differ.
+/// The statements. Those of the handlers are prepared without a name, which is right in a transaction
+/// behind any pooler. The SQL is the same everywhere; only sqlx's types differ.
 pub(crate) trait Effects: Dialect {
     /// What only this database has.
     const MORE_TABLES: &'static str;
@@ -107,6 +108,7 @@ macro_rules! impl_effects {
                 .bind(&effect.key)
                 .bind(&effect.body)
                 .bind(effect.linger_ms)
+                .persistent(false)
                 .execute(conn)
                 .await?;
                 Ok(())
@@ -115,6 +117,7 @@ macro_rules! impl_effects {
             async fn count(conn: &mut Self::Connection, key: &str) -> sqlx::Result<()> {
                 sqlx::query("UPDATE tally SET effects = effects + 1 WHERE slot = $1")
                     .bind(slot(key))
+                    .persistent(false)
                     .execute(conn)
                     .await?;
                 Ok(())
@@ -126,10 +129,16 @@ macro_rules! impl_effects {
                 sqlx::query(sql)
                     .bind(id)
                     .bind(by)
+                    .persistent(false)
                     .execute(&mut *conn)
                     .await?;
                 let deleted = sqlx::query("DELETE FROM effect WHERE id = $1").bind(id);
-                Ok(deleted.execute(conn).await?.rows_affected() == 1)
+                Ok(deleted
+                    .persistent(false)
+                    .execute(conn)
+                    .await?
+                    .rows_affected()
+                    == 1)
             }
 
             async fn read(pool: &Pool<Self>) -> sqlx::Result<Tables> {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
 use test_support::{Binaries, PgBouncer, PostgresNode, ServerSettings};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tower_idempotency::{Finding, Severity, SqlxStore};
 
 use crate::Outcome;
 
@@ -46,6 +47,15 @@ const WAYS: [Way; 6] = [
 ];
 
 impl Way {
+    /// Whether it has to be right, behind a pooler that keeps prepared statements or does not.
+    fn is_right(self, prepares: bool) -> bool {
+        match self {
+            Self::Prepared | Self::PreparedInTransaction | Self::NoCache => prepares,
+            Self::Unnamed => false,
+            Self::UnnamedInTransaction | Self::Plain => true,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Prepared => "sqlx's default",
@@ -78,25 +88,25 @@ impl AddAssign for Counts {
 pub(crate) async fn run(options: &Options) -> Outcome {
     let settings = ServerSettings::default();
     let server = PostgresNode::primary(&Binaries::find()?, &settings).await?;
+    let pooler = PgBouncer::start(server.address()).await?;
+    let (major, minor) = pooler.version();
+    println!("PgBouncer {major}.{minor}, transaction mode, {CLIENTS} clients, 5 connections");
+    let checked = check(&pooler).await;
+    pooler.stop().await;
+    checked?;
+    println!(
+        "\n{:<32}{:>10}{:>10}{:>10}",
+        "", "right", "foreign", "failed"
+    );
     let seed = fastrand::u64(..);
-    let mut pooler = None;
+    let mut broken = Vec::new();
     for way in WAYS {
-        // With the server connections come what others have prepared on them.
-        if let Some(pooler) = pooler.take() {
-            PgBouncer::stop(pooler).await;
-        }
-        let started = PgBouncer::start(server.address()).await?;
-        if pooler.is_none() && matches!(way, Way::Prepared) {
-            let (major, minor) = started.version();
-            println!(
-                "PgBouncer {major}.{minor}, transaction mode, {CLIENTS} clients, 5 connections"
-            );
-            println!("{:<32}{:>10}{:>10}{:>10}", "", "right", "foreign", "failed");
-        }
+        // A fresh one: its connections to the server have what others prepared on them.
+        let pooler = PgBouncer::start(server.address()).await?;
         let until = Instant::now() + Duration::from_secs(options.seconds);
         let mut clients = JoinSet::new();
         for client in 0..CLIENTS {
-            let address = started.address();
+            let address = pooler.address();
             let options = PgConnectOptions::new_without_pgpass()
                 .host(&address.ip().to_string())
                 .port(address.port())
@@ -116,13 +126,50 @@ pub(crate) async fn run(options: &Options) -> Outcome {
             failed,
         } = counts;
         println!("{:<32}{right:>10}{foreign:>10}{failed:>10}", way.name());
-        pooler = Some(started);
-    }
-    if let Some(pooler) = pooler {
+        if way.is_right(pooler.prepares()) && (right == 0 || foreign + failed > 0) {
+            broken.push(way.name());
+        }
         pooler.stop().await;
     }
+    println!();
     server.stop().await;
-    Ok(())
+    match &broken[..] {
+        [] => Ok(()),
+        ways => Err(format!("not right: {}", ways.join(", ")).into()),
+    }
+}
+
+/// The store's own check says what may be used, and finds nothing wrong with that.
+async fn check(pooler: &PgBouncer) -> Outcome {
+    let address = pooler.address();
+    let pool = PgPool::connect(&format!("postgres://postgres@{address}/postgres")).await?;
+    let mut findings = Vec::new();
+    for store in [
+        SqlxStore::new(pool.clone()),
+        SqlxStore::new(pool.clone()).unprepared(),
+    ] {
+        let of_the_pooler = |finding: &Finding| finding.what.contains("pooler");
+        let mut found = store.check().await?;
+        found.retain(of_the_pooler);
+        for finding in &found {
+            println!("check: {finding}");
+        }
+        findings.push(found);
+    }
+    pool.close().await;
+    let as_expected = match &findings[..] {
+        [prepared, plain] if pooler.prepares() => prepared.is_empty() && plain.len() == 1,
+        [prepared, plain] => {
+            let refused = prepared.iter().any(|f| f.severity == Severity::Error);
+            refused && plain.is_empty()
+        }
+        _ => false,
+    };
+    if as_expected {
+        Ok(())
+    } else {
+        Err("the check does not see what the pooler does".into())
+    }
 }
 
 /// One client, which sends one statement of many after the other.

@@ -9,7 +9,6 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use sqlx::Pool;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 use tokio::net::TcpListener;
@@ -45,6 +44,9 @@ pub(crate) struct Options {
     /// Where it kills itself: `committed:3` at the third pass of that point.
     #[arg(long, env = KILL_AT)]
     kill_at: Option<Trigger>,
+    /// Whether there is a pooler that keeps no prepared statements.
+    #[arg(long)]
+    unprepared: bool,
     /// Whether claims are renewed.
     #[arg(long)]
     renew: bool,
@@ -79,13 +81,17 @@ pub(crate) async fn run(options: Options) -> Outcome {
                 })
             })
             .connect_lazy_with(connect);
-        serve(pool, options, mine).await
+        serve(SqlxStore::new(pool), options, mine).await
     } else {
         let pool = PgPoolOptions::new()
             .max_connections(12)
             .acquire_timeout(Duration::from_secs(2))
             .connect_lazy(&options.url)?;
-        serve(pool, options, mine).await
+        let mut store = SqlxStore::new(pool);
+        if options.unprepared {
+            store = store.unprepared();
+        }
+        serve(store, options, mine).await
     }
 }
 
@@ -95,8 +101,8 @@ pub(crate) fn sqlite_options(url: &str) -> sqlx::Result<SqliteConnectOptions> {
     Ok(options.journal_mode(SqliteJournalMode::Wal))
 }
 
-async fn serve<D: Effects>(pool: Pool<D>, options: Options, mine: Mine) -> Outcome {
-    let store = Mined::new(SqlxStore::new(pool), mine.clone());
+async fn serve<D: Effects>(store: SqlxStore<D>, options: Options, mine: Mine) -> Outcome {
+    let store = Mined::new(store, mine.clone());
     let mut layer = IdempotencyLayer::with_store(store)
         .stale_after(STALE_AFTER)
         .store_timeout(STORE_TIMEOUT)

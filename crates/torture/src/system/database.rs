@@ -130,6 +130,14 @@ impl Database {
         }
     }
 
+    /// Whether prepared statements are kept on the way there.
+    pub(crate) async fn prepares(&self) -> bool {
+        match self {
+            Self::Postgres { place, .. } => place.prepares().await,
+            Self::Sqlite { .. } => true,
+        }
+    }
+
     /// What only happens to it, and not on the way there.
     pub(crate) fn disasters(&self) -> Vec<Fault> {
         match self {

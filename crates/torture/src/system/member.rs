@@ -32,6 +32,7 @@ pub(crate) struct Member {
 pub(crate) struct Settings {
     pub(crate) number: usize,
     pub(crate) url: String,
+    pub(crate) unprepared: bool,
     pub(crate) renew: bool,
     pub(crate) wait_ms: u64,
     /// Whether it is to kill itself, where and when.
@@ -163,6 +164,7 @@ impl Settings {
             .args(["serve", "--url", &self.url])
             .args(["--listen", &listen.to_string()])
             .args(["--wait-ms", &self.wait_ms.to_string()])
+            .args(self.unprepared.then_some("--unprepared"))
             .args(self.renew.then_some("--renew"))
             .env_remove(KILL_AT)
             .env("RUST_LOG", "info,sqlx=error")

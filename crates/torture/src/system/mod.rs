@@ -49,6 +49,7 @@ impl System {
             let settings = Settings {
                 number,
                 url: database.url_via(proxy.as_ref().map(Proxy::address)),
+                unprepared: !database.prepares().await,
                 renew: manner.renew,
                 wait_ms: manner.wait_ms,
                 triggers: manner.triggers,

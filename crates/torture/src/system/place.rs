@@ -124,6 +124,17 @@ impl Place {
         &self.name
     }
 
+    /// Whether prepared statements are kept on the way there.
+    pub(crate) async fn prepares(&self) -> bool {
+        match &self.kind {
+            Kind::Own(own) => match &own.pooler {
+                Some(pooler) => pooler.lock().await.prepares(),
+                None => true,
+            },
+            Kind::Foreign(_) => true,
+        }
+    }
+
     /// What only happens to it, and not on the way there.
     pub(crate) fn disasters(&self) -> Vec<Fault> {
         match &self.kind {
