@@ -7,8 +7,9 @@
 #   stop SIGNAL   asks it to end, and waits until it has
 #   crash         kills it and all that it started, as when a machine loses its power
 
-# The reader of an answer may be gone before it is said.
-trap '' PIPE
+# The reader of an answer may be gone before it is said. And where it is gone while somebody here is
+# stopped, the system sends all of us a hang-up.
+trap '' PIPE HUP
 
 folder=$1
 program=
