@@ -12,6 +12,8 @@ use crate::{Outcome, engines, torture};
 pub(crate) enum Kind {
     /// PostgreSQL with a standby that is promoted when the primary is killed.
     Standby,
+    /// PostgreSQL under Patroni with etcd, whose leader is killed.
+    Patroni,
     /// PostgreSQL behind PgBouncer in transaction mode.
     Pgbouncer,
 }
@@ -38,6 +40,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
     let database = match options.kind {
         Kind::Standby if options.asynchronous => "asynchronous-standby",
         Kind::Standby => "standby",
+        Kind::Patroni => "patroni",
         Kind::Pgbouncer => "pgbouncer",
     };
     engines::postgres()?;
@@ -60,6 +63,16 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
 fn programs(kind: Kind) -> &'static [Program] {
     match kind {
         Kind::Standby => &[],
+        Kind::Patroni => &[
+            Program {
+                name: "patroni",
+                package: "patroni",
+            },
+            Program {
+                name: "etcd",
+                package: "etcd-server",
+            },
+        ],
         Kind::Pgbouncer => &[Program {
             name: "pgbouncer",
             package: "pgbouncer",

@@ -32,6 +32,8 @@ pub(crate) enum Fault {
     Restart,
     /// The primary is killed, and the standby promoted.
     FailOver,
+    /// Likewise, and Patroni promotes the standby.
+    KillLeader,
     KillPooler,
     /// Somebody else writes to the SQLite file for two seconds.
     WriteLock,
@@ -49,6 +51,7 @@ impl fmt::Display for Fault {
             Self::Terminate => "connections ended by the database",
             Self::Restart => "database crashed and restarted",
             Self::FailOver => "primary killed, standby promoted",
+            Self::KillLeader => "leader killed",
             Self::KillPooler => "PgBouncer killed and restarted",
             Self::WriteLock => "write lock held for 2 s",
         })
@@ -139,7 +142,7 @@ impl Fault {
                     .await
             }
             Self::Terminate => return ignore_unreachable(system.database.terminate_one().await),
-            Self::Restart | Self::FailOver | Self::KillPooler => {
+            Self::Restart | Self::FailOver | Self::KillLeader | Self::KillPooler => {
                 return system.database.suffer(self).await;
             }
             Self::WriteLock => {

@@ -27,6 +27,8 @@ pub(crate) enum Engine {
     Standby,
     /// Likewise with one that is behind.
     AsynchronousStandby,
+    /// PostgreSQL under Patroni, with a synchronous standby.
+    Patroni,
     /// PostgreSQL behind PgBouncer in transaction mode.
     Pgbouncer,
     Sqlite,
@@ -38,6 +40,7 @@ impl Engine {
             Self::Postgres => "PostgreSQL",
             Self::Standby => "PostgreSQL with a synchronous standby",
             Self::AsynchronousStandby => "PostgreSQL with an asynchronous standby",
+            Self::Patroni => "PostgreSQL under Patroni",
             Self::Pgbouncer => "PostgreSQL behind PgBouncer",
             Self::Sqlite => "SQLite",
         }
@@ -93,9 +96,11 @@ impl Database {
             Engine::Postgres
             | Engine::Standby
             | Engine::AsynchronousStandby
+            | Engine::Patroni
             | Engine::Pgbouncer => {
                 let place = match engine {
                     Engine::Pgbouncer => Place::pooled().await?,
+                    Engine::Patroni => Place::patroni().await?,
                     Engine::Standby => Place::pair(Replication::Synchronous).await?,
                     Engine::AsynchronousStandby => Place::pair(Replication::Asynchronous).await?,
                     _ => Place::server().await?,

@@ -4,6 +4,7 @@ mod cluster;
 pub(crate) mod database;
 pub(crate) mod log;
 mod member;
+mod patroni;
 mod place;
 
 use std::sync::Arc;

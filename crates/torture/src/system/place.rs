@@ -8,6 +8,7 @@ use tokio::sync::Mutex;
 use url::Url;
 
 use super::cluster::{Cluster, Replication};
+use super::patroni::Patroni;
 use crate::Outcome;
 use crate::faults::Fault;
 
@@ -22,6 +23,8 @@ pub(crate) struct Place {
 enum Kind {
     /// Servers of our own.
     Own(Box<Own>),
+    /// Servers that fail over by themselves.
+    Patroni(Box<Mutex<Patroni>>),
     /// On the server that `TEST_POSTGRES_URL` names, which is not ours to kill.
     Foreign(TestDatabase),
 }
@@ -91,6 +94,18 @@ impl Place {
         })
     }
 
+    /// Two servers under Patroni.
+    pub(crate) async fn patroni() -> Outcome<Self> {
+        let patroni = Patroni::start(&Binaries::find()?).await?;
+        let address = patroni.address();
+        Ok(Self {
+            url: format!("postgres://postgres@{address}/postgres").parse()?,
+            address,
+            name: "postgres".to_owned(),
+            kind: Kind::Patroni(Box::new(Mutex::new(patroni))),
+        })
+    }
+
     fn own(mut own: Own) -> Outcome<Self> {
         let cluster = own.cluster.get_mut();
         Ok(Self {
@@ -131,7 +146,7 @@ impl Place {
                 Some(pooler) => pooler.lock().await.prepares(),
                 None => true,
             },
-            Kind::Foreign(_) => true,
+            Kind::Patroni(_) | Kind::Foreign(_) => true,
         }
     }
 
@@ -142,14 +157,17 @@ impl Place {
                 let pooler = own.pooler.as_ref().map(|_| Fault::KillPooler);
                 [own.disaster].into_iter().chain(pooler).collect()
             }
+            Kind::Patroni(_) => vec![Fault::KillLeader],
             Kind::Foreign(_) => Vec::new(),
         }
     }
 
     /// Lets one of those happen, and returns when all is as before.
     pub(crate) async fn suffer(&self, disaster: Fault) -> Outcome {
-        let Kind::Own(own) = &self.kind else {
-            return Ok(());
+        let own = match &self.kind {
+            Kind::Own(own) => own,
+            Kind::Patroni(patroni) => return patroni.lock().await.kill_leader().await,
+            Kind::Foreign(_) => return Ok(()),
         };
         if let (Fault::KillPooler, Some(pooler)) = (disaster, &own.pooler) {
             let mut pooler = pooler.lock().await;
@@ -171,7 +189,7 @@ impl Place {
     pub(crate) async fn lost_until(&self) -> Option<Instant> {
         match &self.kind {
             Kind::Own(own) => *own.lost.as_ref()?.lock().await,
-            Kind::Foreign(_) => None,
+            Kind::Patroni(_) | Kind::Foreign(_) => None,
         }
     }
 
@@ -183,6 +201,7 @@ impl Place {
                 }
                 own.cluster.into_inner().stop().await;
             }
+            Kind::Patroni(patroni) => patroni.into_inner().stop().await,
             Kind::Foreign(database) => drop(database),
         }
     }
