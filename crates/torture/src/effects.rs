@@ -2,8 +2,9 @@
 
 use std::future::Future;
 
-use sqlx::{AssertSqlSafe, Pool, Postgres, Sqlite};
+use sqlx::{AssertSqlSafe, MySql, Pool, Postgres, SqlSafeStr as _, SqlStr, Sqlite};
 use tower_idempotency::Dialect;
+use uuid::Uuid;
 
 use crate::history::{Effect, RecordRow, Tables};
 
@@ -14,10 +15,12 @@ const SLOTS: u8 = 64;
 /// ever committed can hide.
 const TABLES: &str = "
     CREATE TABLE effect (
-        id text PRIMARY KEY, key text NOT NULL, body text NOT NULL, linger_ms bigint NOT NULL
+        id varchar(64) PRIMARY KEY, made_by varchar(64) NOT NULL, body varchar(255) NOT NULL,
+        linger_ms bigint NOT NULL
     );
     CREATE TABLE burial (
-        id text NOT NULL, key text NOT NULL, body text NOT NULL, buried_by text NOT NULL
+        no varchar(64) PRIMARY KEY, id varchar(64) NOT NULL, made_by varchar(64) NOT NULL,
+        body varchar(255) NOT NULL, buried_by varchar(64) NOT NULL
     );
     CREATE TABLE tally (slot bigint PRIMARY KEY, effects bigint NOT NULL);
 ";
@@ -45,9 +48,13 @@ pub(crate) struct NewEffect {
 /// behind any pooler. The SQL is the same everywhere; only sqlx's types differ.
 pub(crate) trait Effects: Dialect {
     /// What only this database has.
-    const MORE_TABLES: &'static str;
-    /// Where the layer keeps its records.
+    const MORE_TABLES: Option<&'static str>;
+    /// Reads the layer's records.
     const RECORDS: &'static str;
+    /// The type of whole numbers in a CAST.
+    const WHOLE: &'static str;
+    /// Whether parameters have numbers.
+    const NUMBERED: bool;
 
     fn make_tables(pool: &Pool<Self>) -> impl Future<Output = sqlx::Result<()>> + Send;
 
@@ -81,75 +88,77 @@ fn slot(key: &str) -> i64 {
     (sum % SLOTS).into()
 }
 
+/// A statement whose parameters are numbered in their order.
+fn written<D: Effects>(sql: &str) -> SqlStr {
+    let mut sql = sql.to_owned();
+    if !D::NUMBERED {
+        for number in 1..=5 {
+            sql = sql.replace(&format!("${number}"), "?");
+        }
+    }
+    AssertSqlSafe(sql).into_sql_str()
+}
+
 macro_rules! impl_effects {
-    ($db:ty, $records:literal, $more:expr) => {
+    ($db:ty, $whole:literal, $numbered:literal, $more:expr, $records:literal) => {
         impl Effects for $db {
-            const MORE_TABLES: &'static str = $more;
+            const MORE_TABLES: Option<&'static str> = $more;
             const RECORDS: &'static str = $records;
+            const WHOLE: &'static str = $whole;
+            const NUMBERED: bool = $numbered;
 
             async fn make_tables(pool: &Pool<Self>) -> sqlx::Result<()> {
-                for sql in [TABLES, Self::MORE_TABLES] {
+                for sql in [Some(TABLES), Self::MORE_TABLES].into_iter().flatten() {
                     sqlx::raw_sql(sql).execute(pool).await?;
                 }
                 for slot in 0..SLOTS {
-                    sqlx::query("INSERT INTO tally (slot, effects) VALUES ($1, 0)")
-                        .bind(i64::from(slot))
-                        .execute(pool)
-                        .await?;
+                    let sql = "INSERT INTO tally (slot, effects) VALUES ($1, 0)";
+                    let query = sqlx::query(written::<Self>(sql)).bind(i64::from(slot));
+                    query.execute(pool).await?;
                 }
                 Ok(())
             }
 
             async fn insert(conn: &mut Self::Connection, effect: &NewEffect) -> sqlx::Result<()> {
-                sqlx::query(
-                    "INSERT INTO effect (id, key, body, linger_ms) VALUES ($1, $2, $3, $4)",
-                )
-                .bind(&effect.id)
-                .bind(&effect.key)
-                .bind(&effect.body)
-                .bind(effect.linger_ms)
-                .persistent(false)
-                .execute(conn)
-                .await?;
-                Ok(())
+                let sql =
+                    "INSERT INTO effect (id, made_by, body, linger_ms) VALUES ($1, $2, $3, $4)";
+                let query = sqlx::query(written::<Self>(sql))
+                    .bind(&effect.id)
+                    .bind(&effect.key)
+                    .bind(&effect.body)
+                    .bind(effect.linger_ms);
+                query.persistent(false).execute(conn).await.map(drop)
             }
 
             async fn count(conn: &mut Self::Connection, key: &str) -> sqlx::Result<()> {
-                sqlx::query("UPDATE tally SET effects = effects + 1 WHERE slot = $1")
-                    .bind(slot(key))
-                    .persistent(false)
-                    .execute(conn)
-                    .await?;
-                Ok(())
+                let sql = "UPDATE tally SET effects = effects + 1 WHERE slot = $1";
+                let query = sqlx::query(written::<Self>(sql)).bind(slot(key));
+                query.persistent(false).execute(conn).await.map(drop)
             }
 
             async fn bury(conn: &mut Self::Connection, id: &str, by: &str) -> sqlx::Result<bool> {
-                let sql = "INSERT INTO burial (id, key, body, buried_by) \
-                     SELECT id, key, body, $2 FROM effect WHERE id = $1";
-                sqlx::query(sql)
-                    .bind(id)
+                let sql = "INSERT INTO burial (no, id, made_by, body, buried_by) \
+                     SELECT $1, id, made_by, body, $2 FROM effect WHERE id = $3";
+                let query = sqlx::query(written::<Self>(sql))
+                    .bind(Uuid::new_v4().to_string())
                     .bind(by)
-                    .persistent(false)
-                    .execute(&mut *conn)
-                    .await?;
-                let deleted = sqlx::query("DELETE FROM effect WHERE id = $1").bind(id);
-                Ok(deleted
-                    .persistent(false)
-                    .execute(conn)
-                    .await?
-                    .rows_affected()
-                    == 1)
+                    .bind(id);
+                query.persistent(false).execute(&mut *conn).await?;
+                let sql = "DELETE FROM effect WHERE id = $1";
+                let query = sqlx::query(written::<Self>(sql)).bind(id);
+                let deleted = query.persistent(false).execute(conn).await?;
+                Ok(deleted.rows_affected() == 1)
             }
 
             async fn read(pool: &Pool<Self>) -> sqlx::Result<Tables> {
-                let sql = "SELECT id, key, body, NULL AS buried_by FROM effect \
-                     UNION ALL SELECT id, key, body, buried_by FROM burial";
+                let sql = "SELECT id, made_by, body, NULL AS buried_by FROM effect \
+                     UNION ALL SELECT id, made_by, body, buried_by FROM burial";
                 let effects: Vec<Effect> = sqlx::query_as(sql).fetch_all(pool).await?;
-                let sql = format!("SELECT key, state, resource_ref FROM {}", Self::RECORDS);
-                let records: Vec<RecordRow> =
-                    sqlx::query_as(AssertSqlSafe(sql)).fetch_all(pool).await?;
-                let sql = "SELECT CAST(sum(effects) AS bigint) FROM tally";
-                let tally: i64 = sqlx::query_scalar(sql).fetch_one(pool).await?;
+                let records: Vec<RecordRow> = sqlx::query_as(Self::RECORDS).fetch_all(pool).await?;
+                let sql = format!("SELECT CAST(sum(effects) AS {}) FROM tally", Self::WHOLE);
+                let tally: i64 = sqlx::query_scalar(AssertSqlSafe(sql))
+                    .fetch_one(pool)
+                    .await?;
                 Ok(Tables {
                     effects,
                     records,
@@ -160,7 +169,7 @@ macro_rules! impl_effects {
 
             async fn claimed(pool: &Pool<Self>) -> sqlx::Result<i64> {
                 let sql = format!(
-                    "SELECT count(*) FROM {} WHERE state = 'claimed'",
+                    "SELECT count(*) FROM ({}) AS record WHERE state = 'claimed'",
                     Self::RECORDS
                 );
                 sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(pool).await
@@ -169,5 +178,26 @@ macro_rules! impl_effects {
     };
 }
 
-impl_effects!(Postgres, "tower_idempotency.record", LINGER);
-impl_effects!(Sqlite, "tower_idempotency_record", "");
+impl_effects!(
+    Postgres,
+    "bigint",
+    true,
+    Some(LINGER),
+    "SELECT key AS made_by, state, resource_ref FROM tower_idempotency.record"
+);
+impl_effects!(
+    Sqlite,
+    "bigint",
+    true,
+    None,
+    "SELECT key AS made_by, state, resource_ref FROM tower_idempotency_record"
+);
+// Bytes there: a collation would take some for equal.
+impl_effects!(
+    MySql,
+    "signed",
+    false,
+    None,
+    "SELECT CAST(`key` AS CHAR) AS made_by, CAST(state AS CHAR) AS state, \
+         CAST(resource_ref AS CHAR) AS resource_ref FROM tower_idempotency_record"
+);

@@ -35,6 +35,10 @@ pub(crate) enum Fault {
     /// Likewise, and Patroni promotes the standby.
     KillLeader,
     KillPooler,
+    /// A member of a cluster is killed, and comes back.
+    KillNode,
+    /// A member is cut off from the others.
+    Isolate,
     /// Somebody else writes to the SQLite file for two seconds.
     WriteLock,
 }
@@ -52,6 +56,8 @@ impl fmt::Display for Fault {
             Self::Restart => "database crashed and restarted",
             Self::FailOver => "primary killed, standby promoted",
             Self::KillLeader => "leader killed",
+            Self::KillNode => "node killed and restarted",
+            Self::Isolate => "node cut off from the others",
             Self::KillPooler => "PgBouncer killed and restarted",
             Self::WriteLock => "write lock held for 2 s",
         })
@@ -107,7 +113,7 @@ pub(crate) async fn rage(
     mut dice: fastrand::Rng,
     until: Instant,
 ) -> Outcome<Counts> {
-    let (mut faults, pause) = match system.database.address() {
+    let (mut faults, pause) = match system.database.address(0) {
         Some(_) => (POSTGRES.to_vec(), POSTGRES_PAUSE_MS),
         None => (SQLITE.to_vec(), SQLITE_PAUSE_MS),
     };
@@ -142,7 +148,12 @@ impl Fault {
                     .await
             }
             Self::Terminate => return ignore_unreachable(system.database.terminate_one().await),
-            Self::Restart | Self::FailOver | Self::KillLeader | Self::KillPooler => {
+            Self::Restart
+            | Self::FailOver
+            | Self::KillLeader
+            | Self::KillPooler
+            | Self::KillNode
+            | Self::Isolate => {
                 return system.database.suffer(self).await;
             }
             Self::WriteLock => {

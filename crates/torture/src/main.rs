@@ -115,7 +115,9 @@ async fn torture(options: &Options) -> Outcome {
 async fn on(engine: Engine, options: &Options) -> Outcome<bool> {
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     match engine {
-        Engine::Sqlite => println!("{}, --seed {seed}", engine.name()),
+        Engine::Sqlite | Engine::Mariadb | Engine::Galera => {
+            println!("{}, --seed {seed}", engine.name());
+        }
         _ => println!(
             "{}, {}, --seed {seed}",
             engine.name(),

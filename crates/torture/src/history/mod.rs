@@ -148,6 +148,7 @@ pub(crate) struct Tables {
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub(crate) struct Effect {
     pub(crate) id: String,
+    #[sqlx(rename = "made_by")]
     pub(crate) key: String,
     pub(crate) body: String,
     /// The key of the request that removed it.
@@ -157,6 +158,7 @@ pub(crate) struct Effect {
 /// The layer's record of a key.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub(crate) struct RecordRow {
+    #[sqlx(rename = "made_by")]
     pub(crate) key: String,
     pub(crate) state: String,
     pub(crate) resource_ref: Option<String>,

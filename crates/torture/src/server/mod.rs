@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 use tokio::net::TcpListener;
@@ -81,6 +82,12 @@ pub(crate) async fn run(options: Options) -> Outcome {
                 })
             })
             .connect_lazy_with(connect);
+        serve(SqlxStore::new(pool), options, mine).await
+    } else if options.url.starts_with("mysql:") {
+        let pool = MySqlPoolOptions::new()
+            .max_connections(12)
+            .acquire_timeout(Duration::from_secs(2))
+            .connect_lazy(&options.url)?;
         serve(SqlxStore::new(pool), options, mine).await
     } else {
         let pool = PgPoolOptions::new()

@@ -4,14 +4,18 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::SqlitePoolOptions;
-use sqlx::{AssertSqlSafe, Connection as _, Pool, Postgres, Sqlite, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _, MySql, Pool, Postgres, Sqlite, SqliteConnection};
 use test_support::{SqliteDatabase, idle_in_transaction, sqlite_database};
+use tokio::sync::Mutex;
 use tokio::time::sleep;
 use tower_idempotency::migrate;
+use url::Url;
 
 use super::cluster::Replication;
+use super::mariadb::Mariadb;
 use super::place::Place;
 use crate::Outcome;
 use crate::effects::Effects;
@@ -31,6 +35,9 @@ pub(crate) enum Engine {
     Patroni,
     /// PostgreSQL behind PgBouncer in transaction mode.
     Pgbouncer,
+    Mariadb,
+    /// Three MariaDB servers that are one cluster.
+    Galera,
     Sqlite,
 }
 
@@ -42,6 +49,8 @@ impl Engine {
             Self::AsynchronousStandby => "PostgreSQL with an asynchronous standby",
             Self::Patroni => "PostgreSQL under Patroni",
             Self::Pgbouncer => "PostgreSQL behind PgBouncer",
+            Self::Mariadb => "MariaDB",
+            Self::Galera => "MariaDB with Galera, three nodes",
             Self::Sqlite => "SQLite",
         }
     }
@@ -73,6 +82,12 @@ pub(crate) enum Database {
         place: Place,
         pool: Pool<Postgres>,
     },
+    Mysql {
+        servers: Box<Mutex<Mariadb>>,
+        url: Url,
+        addresses: Vec<SocketAddr>,
+        pool: Pool<MySql>,
+    },
     Sqlite {
         file: SqliteDatabase,
         pool: Pool<Sqlite>,
@@ -92,6 +107,24 @@ impl Database {
                 let pool = SqlitePoolOptions::new().connect_with(options).await?;
                 make(&pool).await?;
                 Ok(Self::Sqlite { file, pool })
+            }
+            Engine::Mariadb | Engine::Galera => {
+                let servers = match engine {
+                    Engine::Galera => Mariadb::cluster().await?,
+                    _ => Mariadb::alone().await?,
+                };
+                let url: Url = servers.url().parse()?;
+                let addresses = servers.addresses();
+                let servers = Box::new(Mutex::new(servers));
+                let pool = MySqlPoolOptions::new().connect(url.as_str()).await?;
+                make(&pool).await?;
+                let database = Self::Mysql {
+                    servers,
+                    url,
+                    addresses,
+                    pool,
+                };
+                Ok(database)
             }
             Engine::Postgres
             | Engine::Standby
@@ -118,10 +151,11 @@ impl Database {
         }
     }
 
-    /// What can be put a proxy in front of.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
+    /// Where the server of that number reaches it, and a proxy can be put in front of it.
+    pub(crate) fn address(&self, server: usize) -> Option<SocketAddr> {
         match self {
             Self::Postgres { place, .. } => Some(place.address()),
+            Self::Mysql { addresses, .. } => Some(addresses[server % addresses.len()]),
             Self::Sqlite { .. } => None,
         }
     }
@@ -131,6 +165,8 @@ impl Database {
         match (self, proxy) {
             (Self::Postgres { place, .. }, Some(proxy)) => place.url_via(proxy),
             (Self::Postgres { place, .. }, None) => place.url().to_owned(),
+            (Self::Mysql { url, .. }, Some(proxy)) => via(url, proxy),
+            (Self::Mysql { url, .. }, None) => url.as_str().to_owned(),
             (Self::Sqlite { file, .. }, _) => file.url(),
         }
     }
@@ -139,7 +175,7 @@ impl Database {
     pub(crate) async fn prepares(&self) -> bool {
         match self {
             Self::Postgres { place, .. } => place.prepares().await,
-            Self::Sqlite { .. } => true,
+            Self::Mysql { .. } | Self::Sqlite { .. } => true,
         }
     }
 
@@ -147,6 +183,7 @@ impl Database {
     pub(crate) fn disasters(&self) -> Vec<Fault> {
         match self {
             Self::Postgres { place, .. } => place.disasters(),
+            Self::Mysql { addresses, .. } => Mariadb::disasters(addresses.len()),
             Self::Sqlite { .. } => Vec::new(),
         }
     }
@@ -155,6 +192,7 @@ impl Database {
     pub(crate) async fn suffer(&self, disaster: Fault) -> Outcome {
         match self {
             Self::Postgres { place, .. } => place.suffer(disaster).await,
+            Self::Mysql { servers, .. } => servers.lock().await.suffer(disaster).await,
             Self::Sqlite { .. } => Ok(()),
         }
     }
@@ -163,17 +201,31 @@ impl Database {
     pub(crate) async fn lost_until(&self) -> Option<Instant> {
         match self {
             Self::Postgres { place, .. } => place.lost_until().await,
-            Self::Sqlite { .. } => None,
+            Self::Mysql { .. } | Self::Sqlite { .. } => None,
         }
     }
 
     /// Ends the database's side of a connection of some server's: one that commits, if there is one.
     pub(crate) async fn terminate_one(&self) -> Outcome {
-        if let Self::Postgres { pool, .. } = self {
-            let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                 WHERE datname = current_database() AND pid <> pg_backend_pid() \
-                 ORDER BY (state = 'active' AND starts_with(query, 'COMMIT')) DESC, random() LIMIT 1";
-            sqlx::query(sql).execute(pool).await?;
+        match self {
+            Self::Postgres { pool, .. } => {
+                let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                     WHERE datname = current_database() AND pid <> pg_backend_pid() \
+                     ORDER BY (state = 'active' AND starts_with(query, 'COMMIT')) DESC, random() \
+                     LIMIT 1";
+                sqlx::query(sql).execute(pool).await?;
+            }
+            Self::Mysql { pool, .. } => {
+                let sql = "SELECT CAST(id AS signed) FROM information_schema.processlist \
+                     WHERE db = DATABASE() AND id <> CONNECTION_ID() \
+                     ORDER BY (info LIKE 'COMMIT%') DESC, rand() LIMIT 1";
+                let id: Option<i64> = sqlx::query_scalar(sql).fetch_optional(pool).await?;
+                if let Some(id) = id {
+                    let kill = AssertSqlSafe(format!("KILL {id}"));
+                    sqlx::raw_sql(kill).execute(pool).await?;
+                }
+            }
+            Self::Sqlite { .. } => {}
         }
         Ok(())
     }
@@ -194,6 +246,7 @@ impl Database {
     pub(crate) async fn claimed(&self) -> Outcome<i64> {
         Ok(match self {
             Self::Postgres { pool, .. } => Postgres::claimed(pool).await?,
+            Self::Mysql { pool, .. } => MySql::claimed(pool).await?,
             Self::Sqlite { pool, .. } => Sqlite::claimed(pool).await?,
         })
     }
@@ -206,11 +259,13 @@ impl Database {
             let claimed = self.claimed().await?;
             let idle = match self {
                 Self::Postgres { place, .. } => idle_in_transaction(place.url()).await,
+                Self::Mysql { servers, .. } => servers.lock().await.idle_in_transaction().await?,
                 Self::Sqlite { .. } => 0,
             };
             if claimed + idle == 0 || Instant::now() >= deadline {
                 let tables = match self {
                     Self::Postgres { pool, .. } => Postgres::read(pool).await?,
+                    Self::Mysql { pool, .. } => MySql::read(pool).await?,
                     Self::Sqlite { pool, .. } => Sqlite::read(pool).await?,
                 };
                 return Ok(Tables { idle, ..tables });
@@ -226,10 +281,23 @@ impl Database {
                 pool.close().await;
                 place.stop().await;
             }
+            Self::Mysql { servers, pool, .. } => {
+                pool.close().await;
+                servers.into_inner().stop().await;
+            }
             Self::Sqlite { pool, .. } => pool.close().await,
         }
         Ok(())
     }
+}
+
+/// A URL with its host and port replaced.
+pub(super) fn via(url: &Url, proxy: SocketAddr) -> String {
+    let mut url = url.clone();
+    // A URL with a host takes both.
+    let _ = url.set_ip_host(proxy.ip());
+    let _ = url.set_port(Some(proxy.port()));
+    url.into()
 }
 
 async fn make<D: Effects>(pool: &Pool<D>) -> Outcome {

@@ -3,6 +3,7 @@
 mod cluster;
 pub(crate) mod database;
 pub(crate) mod log;
+mod mariadb;
 mod member;
 mod patroni;
 mod place;
@@ -43,7 +44,7 @@ impl System {
         let log = Arc::new(Log::new(began));
         let mut members = Vec::new();
         for (number, manner) in manners.into_iter().enumerate() {
-            let proxy = match database.address() {
+            let proxy = match database.address(number) {
                 Some(address) => Some(Proxy::start(address).await),
                 None => None,
             };

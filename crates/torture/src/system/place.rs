@@ -8,6 +8,7 @@ use tokio::sync::Mutex;
 use url::Url;
 
 use super::cluster::{Cluster, Replication};
+use super::database::via;
 use super::patroni::Patroni;
 use crate::Outcome;
 use crate::faults::Fault;
@@ -122,11 +123,7 @@ impl Place {
     }
 
     pub(crate) fn url_via(&self, proxy: SocketAddr) -> String {
-        let mut url = self.url.clone();
-        // A URL with a host takes both.
-        let _ = url.set_ip_host(proxy.ip());
-        let _ = url.set_port(Some(proxy.port()));
-        url.into()
+        via(&self.url, proxy)
     }
 
     /// Where servers reach it.
