@@ -1,6 +1,7 @@
 //! Handlers that do what they must not.
 
 use std::future::Future as _;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -496,5 +497,52 @@ async fn a_deadlock_is_a_failure_or_the_end() {
     }
     let begun = "SELECT count(*) FROM tower_idempotency_begun WHERE token <> $1";
     assert_eq!(MySql::count(&world.pool, begun, "").await, 0);
+    world.end().await;
+}
+
+/// R61: on MySQL and MariaDB a transaction may be rolled back as a whole while it is completed, for a
+/// deadlock or a conflict with another node. Nothing is there then, so the key is free, and a retry
+/// runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadlock_at_completion_frees_the_key() {
+    let world = World::<MySql>::new().await;
+    let mut conn = world.pool.acquire().await.unwrap();
+    let tables = "CREATE TABLE counter (id int PRIMARY KEY, n int NOT NULL); \
+         INSERT INTO counter VALUES (1, 0)";
+    MySql::run(&mut conn, tables).await.unwrap();
+    drop(conn);
+    let (pool, runs) = (world.pool.clone(), Arc::new(AtomicUsize::new(0)));
+    let handler = move |tx: Tx<MySql>| {
+        let (pool, first) = (pool.clone(), runs.fetch_add(1, SeqCst) == 0);
+        async move {
+            let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
+            let count = "UPDATE counter SET n = n + 1 WHERE id = 1";
+            MySql::run(&mut conn, count).await.unwrap();
+            MySql::insert(&mut conn, "x").await.unwrap();
+            if first {
+                let mut other = pool.begin().await.unwrap();
+                // It has more to lose, so it is not the one that is rolled back.
+                for _ in 0..20 {
+                    MySql::insert(&mut other, "other").await.unwrap();
+                }
+                let lock = "SELECT * FROM tower_idempotency_record FOR UPDATE";
+                MySql::run(&mut other, lock).await.unwrap();
+                tokio::spawn(async move {
+                    MySql::run(&mut other, count).await.unwrap();
+                    other.rollback().await.unwrap();
+                });
+            }
+            Ok::<_, Response>(StatusCode::CREATED)
+        }
+    };
+    let app = Router::new().route("/", post(handler).layer(world.layer()));
+    let server = Server::start(app).await;
+    let client = Client::new(&server);
+    let answer = client.post("/", "k", &json!({})).await;
+    assert_eq!(answer.problem(), "conflict-retry");
+    assert_eq!(world.effects("x").await, 0);
+    let again = client.post("/", "k", &json!({})).await;
+    assert_eq!(again.status, StatusCode::CREATED);
+    assert_eq!(world.effects("x").await, 1);
     world.end().await;
 }

@@ -30,6 +30,15 @@ impl Binaries {
             .ok_or_else(|| ServerError::no_binaries(&ENGINE))
     }
 
+    /// Those in a folder.
+    ///
+    /// # Errors
+    ///
+    /// They are not there.
+    pub fn at(folder: PathBuf) -> Result<Self, ServerError> {
+        Self::in_folder(folder).ok_or_else(|| ServerError::no_binaries(&ENGINE))
+    }
+
     fn in_folder(folder: PathBuf) -> Option<Self> {
         let complete = ["initdb", "postgres"]
             .iter()
