@@ -62,7 +62,7 @@ const STEPS: [Step; 8] = [
     }),
     ("test", |workspace| {
         let repeat = "cargo xtask test".to_owned();
-        failing(test::run(workspace, &[]).map(|()| None), repeat)
+        failing(test::run(workspace, None, &[]).map(|()| None), repeat)
     }),
 ];
 

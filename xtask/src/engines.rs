@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::process::Command;
 
 use test_support::{
@@ -53,9 +54,9 @@ const MYSQL: Engine = Engine {
 
 impl Engines {
     /// Finds, installs and starts what is needed, and says what will be used.
-    pub(crate) async fn start() -> Outcome<Self> {
+    pub(crate) async fn start(postgres: Option<PathBuf>) -> Outcome<Self> {
         let postgres = POSTGRES.start(
-            Binaries::find,
+            || postgres.clone().map_or_else(Binaries::find, Binaries::at),
             |binaries| {
                 Ok(PostgresServer::start_with(
                     binaries,

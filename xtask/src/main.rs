@@ -6,6 +6,7 @@ mod command;
 mod deny;
 mod engines;
 mod features;
+mod matrix;
 mod metadata;
 mod migrations;
 mod packages;
@@ -14,6 +15,7 @@ mod table;
 mod test;
 mod torture;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +37,9 @@ enum Task {
     /// Finds PostgreSQL's server or installs it (apt as root or with sudo, Homebrew), or takes the
     /// server that `TEST_POSTGRES_URL` names. Leaves nothing running.
     Test {
+        /// A folder with PostgreSQL's server binaries, in the place of those that are found.
+        #[arg(long)]
+        postgres: Option<PathBuf>,
         /// Passed on to `cargo test --all-features`, which tests the whole workspace unless they
         /// name packages: `cargo xtask test -- -p test-support proxy`.
         #[arg(last = true)]
@@ -50,6 +55,8 @@ enum Task {
     ///
     /// Installs what is missing where it can (apt as root or with sudo). Leaves nothing running.
     Cluster(cluster::Options),
+    /// Runs the contract of a store on versions of PostgreSQL, at each isolation, and prints a table.
+    Matrix(matrix::Options),
     /// Runs all that has to pass before a change is merged.
     Ci,
     /// Checks that every rule of protocol.md is named by a test, and no other.
@@ -61,9 +68,13 @@ type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> ExitCode {
     let outcome = Workspace::read().and_then(|workspace| match Arguments::parse().task {
-        Task::Test { arguments } => test::run(&workspace, &arguments),
+        Task::Test {
+            postgres,
+            arguments,
+        } => test::run(&workspace, postgres, &arguments),
         Task::Torture { arguments } => torture::run(&workspace, &arguments),
         Task::Cluster(options) => cluster::run(&workspace, &options),
+        Task::Matrix(options) => matrix::run(&workspace, &options),
         Task::Ci => ci::run_all(&workspace),
         Task::Rules => rules::run(&workspace),
     });

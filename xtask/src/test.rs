@@ -1,5 +1,7 @@
 //! `cargo xtask test`
 
+use std::path::PathBuf;
+
 use tokio::runtime::Runtime;
 use tokio::signal::ctrl_c;
 
@@ -8,9 +10,13 @@ use crate::metadata::Workspace;
 use crate::{Outcome, command};
 
 /// Runs all tests on real databases.
-pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Outcome {
+pub(crate) fn run(
+    workspace: &Workspace,
+    postgres: Option<PathBuf>,
+    arguments: &[String],
+) -> Outcome {
     Runtime::new()?.block_on(async {
-        let engines = Engines::start().await?;
+        let engines = Engines::start(postgres).await?;
         let tested = test(workspace, arguments, &engines).await;
         engines.stop().await?;
         tested

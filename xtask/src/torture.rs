@@ -10,7 +10,7 @@ use crate::{Outcome, command};
 /// Tortures server processes on real databases.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Outcome {
     Runtime::new()?.block_on(async {
-        let engines = Engines::start().await?;
+        let engines = Engines::start(None).await?;
         let tortured = torture(workspace, arguments, &engines.variables()).await;
         engines.stop().await?;
         tortured
