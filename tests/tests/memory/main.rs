@@ -22,7 +22,7 @@ use tower_idempotency::{IdempotencyLayer, MemoryStore, Owner, Store as _};
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// What the allocator may take and not give back.
-const SLACK_KIB: u64 = 8 << 10;
+const SLACK_KIB: u64 = 4 << 10;
 
 const PIECE: &[u8] = &[7; 64 << 10];
 const OTHER: &[u8] = &[8; 64 << 10];
@@ -131,7 +131,7 @@ async fn large_bodies_leave_nothing() {
 async fn keys_leave_nothing() {
     let _alone = ALONE.lock().await;
     let served = Served::new();
-    assert_flat(requests(50_000), async |round| {
+    assert_flat(requests(100_000), async |round| {
         for key in 0..100 {
             let key = format!("{round}-{key}");
             assert_eq!(served.send(&key, &[b"x"], false).await, StatusCode::CREATED);

@@ -8,10 +8,12 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use end_to_end::{Client, Server, TestDb, World, effects_app, on_every_database, on_every_server};
+use end_to_end::{
+    Client, Server, Stage, TestDb, World, effects_app, on_every_database, on_every_server,
+};
 use serde_json::json;
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{MySql, Postgres};
+use sqlx::{MySql, Postgres, Sqlite};
 use test_support::Proxy;
 use tokio::task::JoinSet;
 use tower_idempotency::{IdempotencyLayer, Tx};
@@ -214,5 +216,80 @@ async fn neighbouring_keys_do_not_meet() {
         let all = tokio::time::timeout(Duration::from_secs(20), arrivals.join_all()).await;
         all.expect("nothing waits");
     }
+    world.end().await;
+}
+
+/// R57: where a pool does not ping, a connection that has died in it costs no claim: it is tried once
+/// more on another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_connection_costs_no_claim() {
+    let world = World::<Postgres>::new().await;
+    let proxy = Proxy::start(world.database.address()).await;
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .test_before_acquire(false);
+    let url = world.database.url_via(proxy.address());
+    let pool = pool.connect(&url).await.unwrap();
+    let layer = IdempotencyLayer::new(pool.clone());
+    let server = Server::start(effects_app(&layer)).await;
+    let client = Client::new(&server);
+    for key in 0..5 {
+        let answer = client
+            .post("/effects", &key.to_string(), &json!({"note": "x"}))
+            .await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+        // Back in the pool, where it dies.
+        while pool.num_idle() == 0 {
+            tokio::task::yield_now().await;
+        }
+        proxy.reset_all();
+    }
+    assert_eq!(world.effects("x").await, 5);
+    pool.close().await;
+    world.end().await;
+}
+
+/// R13: on SQLite, who waits for the one that writes holds no connection: readers have the rest of
+/// the pool.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_writers_starve_no_reader() {
+    let world = World::<Sqlite>::with_connections(2).await;
+    let stage = Stage::new();
+    let handler = {
+        let stage = Arc::clone(&stage);
+        move |tx: Tx<Sqlite>| {
+            let stage = Arc::clone(&stage);
+            async move {
+                let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
+                Sqlite::insert(&mut conn, "x").await.expect("an insert");
+                stage.pause().await;
+                Ok::<_, Response>(StatusCode::CREATED)
+            }
+        }
+    };
+    let server = Server::start(Router::new().route("/", post(handler).layer(world.layer()))).await;
+    let client = Client::new(&server);
+    let mut arrivals = JoinSet::new();
+    for key in 0..6 {
+        let client = client.clone();
+        arrivals.spawn(async move { client.post("/", &key.to_string(), &json!({})).await });
+    }
+    stage.reached().await;
+    // For the others to get as far as they can.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let reading = Sqlite::count(
+        &world.pool,
+        "SELECT count(*) FROM effect WHERE note = $1",
+        "x",
+    );
+    let read = tokio::time::timeout(Duration::from_secs(2), reading).await;
+    assert_eq!(read.expect("a connection is free"), 0);
+    for _ in 0..6 {
+        stage.go_on();
+    }
+    for answer in arrivals.join_all().await {
+        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+    }
+    assert_eq!(world.effects("x").await, 6);
     world.end().await;
 }

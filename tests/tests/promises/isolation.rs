@@ -1,0 +1,198 @@
+//! PostgreSQL with an isolation of transactions that is stricter than usual.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use end_to_end::{Client, Server, Stage, TestDb, World, effects_app};
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection as _, Postgres};
+use tokio::task::JoinSet;
+use tower_idempotency::Tx;
+
+/// A world in which every transaction has this isolation.
+async fn world(isolation: &str) -> World<Postgres> {
+    let database = Postgres::database().await;
+    let options: PgConnectOptions = database.url().parse().unwrap();
+    let options = options.options([("default_transaction_isolation", isolation)]);
+    let pool = PgPoolOptions::new().connect_with(options).await.unwrap();
+    World::over(database, pool).await
+}
+
+const STRICT: [&str; 2] = ["repeatable read", "serializable"];
+
+/// R31, R50: many arrivals of one key at once have one effect, and none is told anything but its
+/// result or to come again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn racing_arrivals_have_one_effect() {
+    for isolation in STRICT {
+        let world = world(isolation).await;
+        let server = Server::start(effects_app(&world.layer())).await;
+        let client = Client::new(&server);
+        let mut arrivals = JoinSet::new();
+        for _ in 0..40 {
+            let client = client.clone();
+            arrivals
+                .spawn(async move { client.post("/effects", "k", &json!({"note": "x"})).await });
+        }
+        let mut created = 0;
+        for answer in arrivals.join_all().await {
+            if answer.status == StatusCode::CREATED {
+                created += 1;
+            } else {
+                assert_eq!(answer.json()["retryable"], true, "{isolation}: {answer:?}");
+            }
+        }
+        assert!(created > 0, "{isolation}: the one that ran");
+        assert_eq!(world.effects("x").await, 1, "{isolation}");
+        world.end().await;
+    }
+}
+
+/// A handler that reads, writes, and stops in its first run.
+fn reads_and_writes(world: &World<Postgres>, stage: &Arc<Stage>) -> Router {
+    let (stage, runs) = (Arc::clone(stage), Arc::new(AtomicUsize::new(0)));
+    let handler = move |tx: Tx<Postgres>| {
+        let (stage, runs) = (Arc::clone(&stage), Arc::clone(&runs));
+        async move {
+            let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
+            let count = "SELECT count(*) FROM effect";
+            Postgres::run(&mut conn, count).await.expect("a count");
+            Postgres::insert(&mut conn, "x").await.expect("an insert");
+            if runs.fetch_add(1, Ordering::SeqCst) == 0 {
+                stage.pause().await;
+            }
+            Ok::<_, Response>(StatusCode::CREATED)
+        }
+    };
+    Router::new().route("/", post(handler).layer(world.layer()))
+}
+
+/// R61: a handler whose transaction cannot be serialized with one that has committed is rolled back
+/// and freed, and answered 503 `conflict-retry`; the retry is right.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_serialisation_failure_can_be_retried() {
+    let world = world("serializable").await;
+    let stage = Stage::new();
+    let server = Server::start(reads_and_writes(&world, &stage)).await;
+    let client = Client::new(&server);
+    let sent = tokio::spawn({
+        let client = client.clone();
+        async move { client.post("/", "k", &json!({})).await }
+    });
+    stage.reached().await;
+    // Each of the two has read what the other writes.
+    let mut conn = world.pool.acquire().await.unwrap();
+    let mut other = conn.begin().await.unwrap();
+    let count = "SELECT count(*) FROM effect";
+    Postgres::run(&mut other, count).await.unwrap();
+    Postgres::insert(&mut other, "other").await.unwrap();
+    other.commit().await.unwrap();
+    drop(conn);
+    stage.go_on();
+
+    let answer = sent.await.unwrap();
+    assert_eq!(answer.problem(), "conflict-retry");
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.headers["retry-after"], "1");
+    assert_eq!(world.effects("x").await, 0);
+    assert_eq!(world.records("k", "claimed").await, 0, "the key is free");
+    let retried = client.post("/", "k", &json!({})).await;
+    assert_eq!(retried.status, StatusCode::CREATED);
+    assert_eq!(world.effects("x").await, 1);
+    world.end().await;
+}
+
+/// R60: a claim that was taken over after its transaction had its snapshot shows as a conflict at
+/// completion, and is answered as a lost one all the same: with the heir's result.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_claim_is_no_conflict() {
+    for isolation in STRICT {
+        let world = world(isolation).await;
+        let stage = Stage::new();
+        let server = Server::start(reads_and_writes(&world, &stage)).await;
+        let client = Client::new(&server);
+        let sent = tokio::spawn({
+            let client = client.clone();
+            async move { client.post("/", "k", &json!({})).await }
+        });
+        stage.reached().await;
+        world.age(Duration::from_secs(3_600)).await;
+        // Under `serializable` one of the two may fail for what it has read.
+        let heir = loop {
+            let heir = client.post("/", "k", &json!({})).await;
+            if heir.status == StatusCode::CREATED {
+                break heir;
+            }
+            assert_eq!(heir.problem(), "conflict-retry", "{isolation}");
+        };
+        assert!(!heir.is_replay());
+        stage.go_on();
+        let late = sent.await.unwrap();
+        assert_eq!(late.status, StatusCode::CREATED, "{isolation}: {late:?}");
+        assert!(late.is_replay(), "{isolation}");
+        assert_eq!(world.effects("x").await, 1, "{isolation}");
+        world.end().await;
+    }
+}
+
+/// R34: claims are renewed until the transaction begins, once more just then, and not any more
+/// afterwards: a snapshot that is older than a renewal could not complete.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewal_ends_where_the_snapshot_begins() {
+    for isolation in STRICT {
+        let world = world(isolation).await;
+        let stage = Stage::new();
+        let handler = {
+            let stage = Arc::clone(&stage);
+            move |tx: Tx<Postgres>| {
+                let stage = Arc::clone(&stage);
+                async move {
+                    // Less than the third of `stale_after` at which it would be renewed anyway.
+                    tokio::time::sleep(Duration::from_millis(1_200)).await;
+                    let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
+                    Postgres::insert(&mut conn, "x").await.expect("an insert");
+                    stage.pause().await;
+                    Ok::<_, Response>(StatusCode::CREATED)
+                }
+            }
+        };
+        let layer = world.layer().stale_after(Duration::from_secs(4));
+        let layer = layer.renew_claims(Duration::from_secs(60));
+        let server = Server::start(Router::new().route("/", post(handler).layer(layer))).await;
+        let client = Client::new(&server);
+        let sent = tokio::spawn({
+            let client = client.clone();
+            async move { client.post("/", "k", &json!({})).await }
+        });
+        stage.reached().await;
+        let left = "SELECT (extract(epoch FROM stale_at - clock_timestamp()) * 1000)::bigint \
+                    FROM tower_idempotency.record WHERE key = $1";
+        let first = Postgres::count(&world.pool, left, "k").await;
+        assert!(
+            first > 2_800,
+            "{isolation}: {first} ms, renewed just before"
+        );
+        // Long enough for another renewal, if there were any.
+        tokio::time::sleep(Duration::from_millis(1_600)).await;
+        let second = Postgres::count(&world.pool, left, "k").await;
+        assert!(
+            second <= first - 1_600,
+            "{isolation}: {first} and {second} ms"
+        );
+        stage.go_on();
+        let answer = sent.await.unwrap();
+        assert_eq!(
+            answer.status,
+            StatusCode::CREATED,
+            "{isolation}: {answer:?}"
+        );
+        assert_eq!(world.effects("x").await, 1);
+        world.end().await;
+    }
+}
