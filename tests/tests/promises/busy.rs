@@ -153,7 +153,10 @@ async fn shut_out(journal: SqliteJournalMode, lock: &str) {
     other.order(lock).await;
     let answer = client.post("/effects", "k", &act).await;
     assert_retryable(&answer, "store-unavailable");
-    assert!(client.post("/effects", "done", &act).await.is_replay());
+    // Without a WAL a writer that waits for a reader keeps other readers out for a while.
+    while !client.post("/effects", "done", &act).await.is_replay() {
+        assert_eq!(journal, SqliteJournalMode::Delete);
+    }
     other.order("release").await;
     assert_eq!(world.records("k", "claimed").await, 0);
     assert_eq!(world.effects("x").await, 1, "the handler did not run");
