@@ -12,6 +12,7 @@ mod problems;
 mod request_bodies;
 mod responses;
 mod rights;
+mod scopes;
 mod support;
 mod unkept;
 mod waiting;
