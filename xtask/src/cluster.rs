@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     Standby,
     /// PostgreSQL under Patroni with etcd, whose leader is killed.
     Patroni,
+    /// Three MariaDB servers that are one cluster, of which nodes are killed and cut off.
+    Galera,
     /// PostgreSQL behind PgBouncer in transaction mode.
     Pgbouncer,
 }
@@ -41,6 +43,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
         Kind::Standby if options.asynchronous => "asynchronous-standby",
         Kind::Standby => "standby",
         Kind::Patroni => "patroni",
+        Kind::Galera => "galera",
         Kind::Pgbouncer => "pgbouncer",
     };
     engines::postgres()?;
@@ -51,9 +54,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
     ];
     arguments.extend(options.seed.map(|seed| format!("--seed={seed}")));
     Runtime::new()?.block_on(async {
-        if options.kind == Kind::Pgbouncer {
-            let pooler = ["pooler".to_owned()];
-            torture::torture(workspace, &pooler, &[]).await?;
+        let first: &[&str] = match options.kind {
+            Kind::Pgbouncer => &["pooler"],
+            Kind::Galera => &["fleet", "--database=galera"],
+            Kind::Standby | Kind::Patroni => &[],
+        };
+        if !first.is_empty() {
+            let first: Vec<String> = first.iter().map(ToString::to_string).collect();
+            torture::torture(workspace, &first, &[]).await?;
         }
         torture::torture(workspace, &arguments, &[]).await
     })
@@ -71,6 +79,24 @@ fn programs(kind: Kind) -> &'static [Program] {
             Program {
                 name: "etcd",
                 package: "etcd-server",
+            },
+        ],
+        Kind::Galera => &[
+            Program {
+                name: "wsrep_sst_rsync",
+                package: "mariadb-server",
+            },
+            Program {
+                name: "/usr/lib/galera/libgalera_smm.so",
+                package: "galera-4",
+            },
+            Program {
+                name: "rsync",
+                package: "rsync",
+            },
+            Program {
+                name: "lsof",
+                package: "lsof",
             },
         ],
         Kind::Pgbouncer => &[Program {

@@ -86,6 +86,12 @@ fn the_promise_holds_on_sqlite() {
     assert_holds(&["--database", "sqlite"]);
 }
 
+/// R31, R32, R33, R50, R51: likewise three servers on MariaDB.
+#[test]
+fn the_promise_holds_on_mysql() {
+    assert_holds(&["--database", "mariadb"]);
+}
+
 /// R33, R50, R51: whatever a server was doing on PostgreSQL when it was killed, a retry makes what
 /// was not committed, and replays what was.
 #[test]

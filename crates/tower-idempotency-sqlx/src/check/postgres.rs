@@ -72,14 +72,14 @@ pub(crate) async fn findings(pool: &PgPool, sending: Sending) -> Result<Vec<Find
             "the pooler keeps prepared statements, and none are used",
             "leave `.unprepared()` out: the server then plans each statement once",
         )),
-        (Some(Pooler::Prepares), Sending::Prepared)
-        | (Some(Pooler::MixesUp), Sending::Plain(_)) => {}
         (None, _) if port.is_some_and(|port| port != asked) => findings.push(Finding::warning(
             "the connection goes through a proxy or pooler",
             "with PgBouncer in transaction mode, use 1.21 or later with max_prepared_statements, \
              and ignore_startup_parameters=extra_float_digits",
         )),
-        (None, _) => {}
+        (Some(Pooler::Prepares), Sending::Prepared)
+        | (Some(Pooler::MixesUp), Sending::Plain(_))
+        | (None, _) => {}
     }
     Ok(findings)
 }
