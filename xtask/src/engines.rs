@@ -111,8 +111,12 @@ impl Engines {
         if self.mysql.ours.is_none() {
             self.mysql_admin().await?.drop_all(&self.prefix).await?;
         }
-        self.postgres.ours.map(PostgresServer::stop);
-        self.mysql.ours.map(MariadbServer::stop);
+        if let Some(server) = self.postgres.ours {
+            server.stop();
+        }
+        if let Some(server) = self.mysql.ours {
+            server.stop();
+        }
         Ok(())
     }
 }

@@ -59,10 +59,11 @@ impl Way {
     fn name(self) -> &'static str {
         match self {
             Self::Prepared => "sqlx's default",
-            Self::PreparedInTransaction => "likewise, in a transaction",
             Self::NoCache => "statement_cache_capacity(0)",
             Self::Unnamed => "persistent(false)",
-            Self::UnnamedInTransaction => "likewise, in a transaction",
+            Self::PreparedInTransaction | Self::UnnamedInTransaction => {
+                "likewise, in a transaction"
+            }
             Self::Plain => "raw_sql",
         }
     }
