@@ -38,7 +38,7 @@ where
         return too_large();
     }
     let mut body = pin!(body);
-    let mut bytes = BytesMut::new();
+    let mut whole = Pieces::default();
     let mut hasher = Sha256::new();
     loop {
         consume_budget().await;
@@ -56,20 +56,48 @@ where
         let Ok(mut data) = frame.into_data() else {
             continue;
         };
-        if (bytes.len() + data.remaining()) as u64 > limit {
+        if (whole.length + data.remaining()) as u64 > limit {
             return too_large();
         }
-        while data.has_remaining() {
-            let chunk = data.chunk();
-            hasher.update(chunk);
-            bytes.put_slice(chunk);
-            data.advance(chunk.len());
-        }
+        // Without a copy where it is `Bytes` already.
+        let piece = data.copy_to_bytes(data.remaining());
+        hasher.update(&piece);
+        whole.push(piece);
     }
     Ok(ReadBody {
-        bytes: bytes.freeze(),
+        bytes: whole.join(),
         sha256: hasher.finalize().into(),
     })
+}
+
+/// The pieces of a body: the first as it came, all further ones in a copy of their own.
+#[derive(Default)]
+struct Pieces {
+    first: Bytes,
+    all: BytesMut,
+    length: usize,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Bytes) {
+        if self.length == 0 {
+            self.first = piece;
+        } else {
+            if self.all.is_empty() {
+                self.all.extend_from_slice(&self.first);
+            }
+            self.all.extend_from_slice(&piece);
+        }
+        self.length = self.all.len().max(self.first.len());
+    }
+
+    fn join(self) -> Bytes {
+        if self.all.is_empty() {
+            self.first
+        } else {
+            self.all.freeze()
+        }
+    }
 }
 
 /// Whether a limit outside of the layer cut the body, as tower-http's does.

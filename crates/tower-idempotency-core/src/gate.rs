@@ -1,7 +1,9 @@
 //! How much runs at once, and how it ends.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::futures::Notified;
@@ -19,7 +21,7 @@ pub(crate) struct Gate {
     /// Who waits for a key waits for the others with the same hash too: as many bells as there
     /// are here serve any number of keys.
     bells: [Notify; 64],
-    running: watch::Sender<usize>,
+    running: Arc<Count>,
     phase: watch::Sender<Phase>,
 }
 
@@ -37,9 +39,16 @@ pub(crate) struct Entry {
     running: Running,
 }
 
+/// How many run, and who waits for the last of them.
+#[derive(Debug, Default)]
+struct Count {
+    running: AtomicUsize,
+    none: Notify,
+}
+
 /// One more that runs.
 #[derive(Debug)]
-struct Running(watch::Sender<usize>);
+struct Running(Arc<Count>);
 
 impl Gate {
     pub(crate) fn new(permits: usize) -> Self {
@@ -47,7 +56,7 @@ impl Gate {
             permits: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))),
             waiting: Semaphore::new(permits.min(Semaphore::MAX_PERMITS)),
             bells: [const { Notify::const_new() }; 64],
-            running: watch::Sender::new(0),
+            running: Arc::default(),
             phase: watch::Sender::new(Phase::Open),
         }
     }
@@ -65,10 +74,10 @@ impl Gate {
 
     /// Counts work that needs no permit, so that `drain` waits for it.
     pub(crate) fn track(&self) -> Entry {
-        self.running.send_modify(|running| *running += 1);
+        self.running.running.fetch_add(1, Ordering::SeqCst);
         Entry {
             permit: None,
-            running: Running(self.running.clone()),
+            running: Running(Arc::clone(&self.running)),
         }
     }
 
@@ -117,15 +126,26 @@ impl Gate {
             }
             open
         });
-        let mut running = self.running.subscribe();
-        if timeout(patience, running.wait_for(|running| *running == 0))
-            .await
-            .is_err()
-        {
+        if timeout(patience, self.running.none()).await.is_err() {
             self.phase.send_replace(Phase::Aborting);
-            let _ = timeout(clean_up, running.wait_for(|running| *running == 0)).await;
+            let _ = timeout(clean_up, self.running.none()).await;
         }
-        *self.running.borrow()
+        self.running.running.load(Ordering::SeqCst)
+    }
+}
+
+impl Count {
+    /// Ends when none runs.
+    async fn none(&self) {
+        loop {
+            let mut none = pin!(self.none.notified());
+            // Before the count is read: the last one then ends either before or after both.
+            none.as_mut().enable();
+            if self.running.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            none.await;
+        }
     }
 }
 
@@ -138,6 +158,8 @@ impl Entry {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.send_modify(|running| *running -= 1);
+        if self.0.running.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.none.notify_waiters();
+        }
     }
 }

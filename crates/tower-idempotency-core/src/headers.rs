@@ -80,11 +80,14 @@ impl HeaderPolicy {
                 .any(|token| token.eq_ignore_ascii_case(name.as_str().as_bytes()));
             !own && !name.as_str().starts_with("proxy-") && !named
         };
-        let mut block = BytesMut::new();
-        for (name, value) in headers {
-            if (KEPT.contains(&name.as_str()) || self.more.contains(name)) && may_be_kept(name) {
-                push_line(&mut block, name, value);
-            }
+        let kept = |name: &HeaderName| {
+            (KEPT.contains(&name.as_str()) || self.more.contains(name)) && may_be_kept(name)
+        };
+        let lines = || headers.iter().filter(|(name, _)| kept(name));
+        let length = lines().map(|(name, value)| name.as_str().len() + value.len() + 3);
+        let mut block = BytesMut::with_capacity(length.sum());
+        for (name, value) in lines() {
+            push_line(&mut block, name, value);
         }
         for (name, value) in trailers.into_iter().flatten() {
             if may_be_kept(name) {

@@ -5,11 +5,14 @@
 
 mod parameters;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
 use sha2::{Digest, Sha256};
+
+use crate::fingerprint::hex;
 
 /// A client's key for one write: 1 to 255 bytes of printable ASCII, compared byte for byte.
 ///
@@ -87,11 +90,11 @@ impl IdempotencyKey {
         let value = trim(value);
         let key = match (value.first(), grammar) {
             (None, _) => return Err(KeyError::Empty),
-            (Some(b'"'), _) => parse_string(&value[1..])?,
+            (Some(b'"'), _) => parse_string(&value[1..])?.into(),
             (Some(_), KeyGrammar::Strict) => return Err(KeyError::NotQuoted),
             (Some(_), KeyGrammar::Compatible) => parse_bare(value)?,
         };
-        Self::check(key)
+        Self::check(&key)
     }
 
     /// Takes a key as it is stored, unescaped.
@@ -103,10 +106,10 @@ impl IdempotencyKey {
         if !key.bytes().all(is_printable) {
             return Err(KeyError::Malformed);
         }
-        Self::check(key.to_owned())
+        Self::check(key)
     }
 
-    fn check(key: String) -> Result<Self, KeyError> {
+    fn check(key: &str) -> Result<Self, KeyError> {
         if key.bytes().all(|byte| byte == b' ') {
             return Err(KeyError::Empty);
         }
@@ -126,10 +129,8 @@ impl IdempotencyKey {
     #[must_use]
     pub fn short_hash(&self) -> String {
         let digest = Sha256::digest(self.0.as_bytes());
-        digest[..4]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        let digits = digest[..4].iter().flat_map(|byte| hex(*byte));
+        digits.map(char::from).collect()
     }
 }
 
@@ -193,12 +194,12 @@ fn parse_string(mut rest: &[u8]) -> Result<String, KeyError> {
 }
 
 /// Visible ASCII without what would make it a list, have parameters or look half quoted.
-fn parse_bare(value: &[u8]) -> Result<String, KeyError> {
+fn parse_bare(value: &[u8]) -> Result<Cow<'_, str>, KeyError> {
     let allowed = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\,;".contains(byte);
     if !value.iter().all(allowed) {
         return Err(KeyError::Malformed);
     }
-    Ok(value.iter().copied().map(char::from).collect())
+    Ok(String::from_utf8_lossy(value))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -67,33 +67,30 @@ impl<S: Store> Shared<S> {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let (done, mut ended) = oneshot::channel();
-        let config = Arc::clone(&self.config);
-        let handled: Work = Box::pin(async move {
-            let _ = done.send(handle(inner, request, &config).await);
-        });
-        let scoped = || match scope {
-            Some(scope) => scope(handled),
-            None => handled,
+        let handled = async {
+            let Some(scope) = scope else {
+                return handle(inner, request, &self.config).await;
+            };
+            let (done, mut ended) = oneshot::channel();
+            let config = Arc::clone(&self.config);
+            let work: Work = Box::pin(async move {
+                let _ = done.send(handle(inner, request, &config).await);
+            });
+            scope(work).await;
+            // Not to be had: what the scope put around the handler has dropped it.
+            ended.try_recv().unwrap_or(Ended::Dropped)
         };
-        let mut handled = match catch_unwind(AssertUnwindSafe(scoped)) {
-            Ok(handled) => handled,
-            Err(payload) => return Ended::Panic(payload),
-        };
+        let mut handled = pin!(Some(handled));
         let stop = tokio::select! {
             biased;
             caught = caught(handled.as_mut()) => {
-                return match caught {
-                    // Not to be had: what the scope put around the handler has dropped it.
-                    Ok(()) => ended.try_recv().unwrap_or(Ended::Dropped),
-                    Err(payload) => Ended::Panic(payload),
-                };
+                return caught.unwrap_or_else(Ended::Panic);
             }
             stop = self.keep_alive(lease) => stop,
             () = self.gate.aborted() => Stop::Drained,
         };
         // Before the roll-back: the handler may hold the transaction.
-        match catch_unwind(AssertUnwindSafe(move || drop(handled))) {
+        match catch_unwind(AssertUnwindSafe(|| handled.set(None))) {
             Ok(()) => Ended::Stopped(stop),
             Err(payload) => Ended::Panic(payload),
         }
@@ -113,7 +110,8 @@ impl<S: Store> Shared<S> {
                 return Stop::Ceiling;
             }
             sleep_until(next).await;
-            match self.bounded(lease.renew(&self.store)).await {
+            // In a box: most handlers end before the first renewal, and have no room for it.
+            match self.bounded(Box::pin(lease.renew(&self.store))).await {
                 Ok(Renewed::Yes) => {}
                 Ok(Renewed::Over) => renewing = false,
                 Ok(Renewed::Lost) => return Stop::Lost,
@@ -145,15 +143,24 @@ where
     }
 }
 
-/// Polls a future to its end, and catches its panic.
-async fn caught<F: Future + ?Sized>(
-    mut future: Pin<&mut F>,
+/// Polls a future to its end, drops it, and catches its panic.
+async fn caught<F: Future>(
+    mut future: Pin<&mut Option<F>>,
 ) -> Result<F::Output, Box<dyn Any + Send>> {
-    poll_fn(
-        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+    let ended = poll_fn(|cx| {
+        let polled = AssertUnwindSafe(|| match future.as_mut().as_pin_mut() {
+            Some(running) => running.poll(cx),
+            None => Poll::Pending,
+        });
+        match catch_unwind(polled) {
             Ok(poll) => poll.map(Ok),
             Err(payload) => Poll::Ready(Err(payload)),
-        },
-    )
-    .await
+        }
+    })
+    .await;
+    // What it held may hold the transaction.
+    match catch_unwind(AssertUnwindSafe(|| future.set(None))) {
+        Ok(()) => ended,
+        Err(payload) => Err(payload),
+    }
 }

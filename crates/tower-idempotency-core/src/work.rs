@@ -3,14 +3,17 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
+use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, Timeout, sleep, timeout};
 use tower_service::Service;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
@@ -214,7 +217,7 @@ impl<S: Store> Shared<S> {
                 operation: alias.clone(),
                 ..claim.id.clone()
             };
-            match self.bounded(self.earlier(&id, claim)).await {
+            match self.bounded(Box::pin(self.earlier(&id, claim))).await {
                 Ok(None) => {}
                 Ok(Some(outcome)) => {
                     self.free(claim).await;
@@ -248,13 +251,29 @@ impl<S: Store> Shared<S> {
     }
 
     /// Bounds a step at the store.
-    pub(crate) async fn bounded<T>(
-        &self,
-        step: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        timeout(self.config.store_timeout, step)
-            .await
-            .unwrap_or_else(|_| Err(StoreError::timed_out()))
+    pub(crate) fn bounded<F: Future>(&self, step: F) -> Bounded<F> {
+        Bounded {
+            step: timeout(self.config.store_timeout, step),
+        }
+    }
+}
+
+pin_project! {
+    /// A step at the store with a time-out. No `async fn`: that would have room for the step twice.
+    pub(crate) struct Bounded<F> {
+        #[pin]
+        step: Timeout<F>,
+    }
+}
+
+impl<T, F: Future<Output = Result<T, StoreError>>> Future for Bounded<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.project()
+            .step
+            .poll(cx)
+            .map(|ended| ended.unwrap_or_else(|_| Err(StoreError::timed_out())))
     }
 }
 
