@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use end_to_end::{Client, Server, TestDb, World, effects_app, on_every_database};
 use serde_json::json;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
@@ -22,7 +23,55 @@ fn users_own() -> Migrator {
     )])
 }
 
+/// Changes that make a row one that the protocol never writes, once there is a completed one.
+macro_rules! breaking {
+    ($table:literal) => {
+        [
+            concat!("UPDATE ", $table, " SET state = 'claimed'"),
+            concat!("UPDATE ", $table, " SET state = 'tombstone'"),
+            concat!("UPDATE ", $table, " SET state = 'finished'"),
+            concat!("UPDATE ", $table, " SET claim_token = NULL"),
+            concat!("UPDATE ", $table, " SET fingerprint = NULL"),
+            concat!("UPDATE ", $table, " SET status = NULL"),
+            concat!("UPDATE ", $table, " SET status = 500"),
+            concat!("UPDATE ", $table, " SET kept = NULL"),
+            concat!("UPDATE ", $table, " SET kept = (1 = 0)"),
+            concat!("UPDATE ", $table, " SET headers = NULL"),
+            concat!("UPDATE ", $table, " SET body = NULL"),
+            concat!("UPDATE ", $table, " SET completed_at = NULL"),
+            concat!("UPDATE ", $table, " SET resource_ref = ''"),
+            concat!("UPDATE ", $table, " SET owner = ''"),
+            concat!("UPDATE ", $table, " SET operation = ''"),
+            concat!("UPDATE ", $table, " SET key = ''"),
+        ]
+    };
+}
+
 on_every_database! {
+    /// The database itself refuses half-written rows, whoever writes them.
+    async fn no_row_is_half_written<D>() {
+        let world = World::<D>::new().await;
+        let server = Server::start(effects_app(&world.layer())).await;
+        let act = json!({"note": "x"});
+        let client = Client::new(&server);
+        assert_eq!(client.post("/effects", "k", &act).await.status, StatusCode::CREATED);
+        let changes = if D::NAME == "SQLite" {
+            breaking!("tower_idempotency_record")
+        } else {
+            breaking!("tower_idempotency.record")
+        };
+        let mut conn = world.pool.acquire().await.expect("a connection");
+        for sql in changes {
+            let broken = D::run(&mut conn, sql).await;
+            let error = broken.expect_err(sql);
+            let refused = error.as_database_error().is_some_and(|error| error.is_check_violation());
+            assert!(refused, "{sql}: {error}");
+        }
+        drop(conn);
+        assert!(client.post("/effects", "k", &act).await.is_replay());
+        world.end().await;
+    }
+
     /// Any number of processes may make the table at once, on a fresh database and again later.
     async fn migrations_may_race<D>() {
         let database = D::database().await;
