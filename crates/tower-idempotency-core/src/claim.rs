@@ -7,7 +7,7 @@ use crate::record::StoredResponse;
 use crate::{Fingerprint, IdempotencyKey, Operation, Owner};
 
 /// The identity of a record.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecordId {
     /// Whose key it is.
     pub owner: Owner,

@@ -16,6 +16,7 @@ mod complete;
 mod dialect;
 mod error;
 mod harden;
+mod joined;
 mod leash;
 mod loan;
 mod migrate;

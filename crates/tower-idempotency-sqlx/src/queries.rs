@@ -25,7 +25,7 @@ fn identity(id: &RecordId) -> [Value<'_>; 3] {
 }
 
 /// Whole milliseconds; what does not fit is for ever.
-fn millis(duration: Duration) -> i64 {
+pub(crate) fn millis(duration: Duration) -> i64 {
     // A century: far beyond it, the databases' own clocks overflow.
     const LONGEST: i64 = 100 * 366 * 24 * 3600 * 1000;
     i64::try_from(duration.as_millis())

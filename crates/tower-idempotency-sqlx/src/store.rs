@@ -18,6 +18,7 @@ use crate::complete::still_claimed_by;
 use crate::dialect::{Dialect, ErrorClass};
 use crate::driver::Sending;
 use crate::error::{classify, store_error};
+use crate::joined::Joined;
 use crate::loan::Loan;
 use crate::queries;
 use crate::row::Row;
@@ -31,6 +32,8 @@ pub struct SqlxStore<DB: Dialect> {
     /// Who writes, where one at a time can.
     writer: Option<Arc<Semaphore>>,
     pub(crate) sending: Sending,
+    /// How claims are made, where they may be joined.
+    pub(crate) joined: Option<Arc<Joined<DB>>>,
 }
 
 /// How long a writer waits in line: as long as sqlx lets SQLite wait for its lock.
@@ -44,6 +47,8 @@ impl<DB: Dialect> SqlxStore<DB> {
     #[must_use]
     pub fn new(pool: Pool<DB>) -> Self {
         Self {
+            joined: DB::JOINS_CLAIMS
+                .then(|| Arc::new(Joined::new(pool.clone(), Sending::Prepared))),
             pool,
             writer: DB::SINGLE_WRITER.then(|| Arc::new(Semaphore::new(1))),
             sending: Sending::Prepared,
@@ -104,6 +109,9 @@ impl<DB: Dialect> SqlxStore<DB> {
     }
 
     async fn insert(&self, claim: &Claim) -> Result<Option<Row>, sqlx::Error> {
+        if let Some(joined) = &self.joined {
+            return joined.claim(claim).await;
+        }
         let Some(writer) = self.writer().await.map_err(out_of_line)? else {
             return insert(&self.pool, self.sending, claim).await;
         };
@@ -119,7 +127,7 @@ impl<DB: Dialect> SqlxStore<DB> {
     }
 }
 
-async fn insert<DB: Dialect>(
+pub(crate) async fn insert<DB: Dialect>(
     pool: &Pool<DB>,
     sending: Sending,
     claim: &Claim,
@@ -327,6 +335,7 @@ impl<DB: Dialect> Clone for SqlxStore<DB> {
             pool: self.pool.clone(),
             writer: self.writer.clone(),
             sending: self.sending,
+            joined: self.joined.clone(),
         }
     }
 }

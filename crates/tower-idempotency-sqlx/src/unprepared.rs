@@ -1,10 +1,13 @@
 //! Statements without preparing them.
 
+use std::sync::Arc;
+
 use std::fmt::Write as _;
 
 use sqlx::Postgres;
 
 use crate::driver::{Sending, Value};
+use crate::joined::Joined;
 use crate::store::SqlxStore;
 
 impl SqlxStore<Postgres> {
@@ -27,6 +30,7 @@ impl SqlxStore<Postgres> {
     #[must_use]
     pub fn unprepared(mut self) -> Self {
         self.sending = Sending::Plain(literal);
+        self.joined = Some(Arc::new(Joined::new(self.pool().clone(), self.sending)));
         self
     }
 }

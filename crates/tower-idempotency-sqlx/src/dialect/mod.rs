@@ -82,6 +82,10 @@ pub enum ErrorClass {
 }
 
 pub(crate) mod sealed {
+    use std::future::ready;
+
+    use tower_idempotency_core::{Claim, ClaimToken};
+
     use super::{AssertSqlSafe, SqlSafeStr as _};
     use super::{
         Database, Driver, ErrorClass, Finding, Future, MigrateError, Migrator, Row, Sending, Sql,
@@ -98,6 +102,19 @@ pub(crate) mod sealed {
         const SINGLE_WRITER: bool;
         /// Whether a claim looks before it inserts, because an insert waits for any other writer.
         const LOOKS_FIRST: bool;
+        /// Whether claims that meet are made by one statement.
+        const JOINS_CLAIMS: bool = false;
+
+        /// As [`Sql::claim`] for many, in the order of their identities. Each row comes with the
+        /// token of the claim that it answers.
+        fn claim_joined(
+            _: &mut Self::Connection,
+            _: &[&Claim],
+        ) -> impl Future<Output = Result<Vec<(ClaimToken, Row)>, sqlx::Error>> + Send {
+            // No row: the claims then look.
+            ready(Ok(Vec::new()))
+        }
+
         /// Whether [`Sql::complete`] has the proof that the transaction is ours in it.
         const COMPLETION_PROVES: bool;
 
@@ -184,7 +201,7 @@ pub(crate) mod sealed {
             conn: &mut Self::Connection,
         ) -> impl Future<Output = Result<(), sqlx::Error>> + Send {
             let _ = conn;
-            std::future::ready(Ok(()))
+            ready(Ok(()))
         }
 
         /// Whether the database says that there is no such savepoint, or no transaction at all.

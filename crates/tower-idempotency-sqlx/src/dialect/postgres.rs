@@ -3,11 +3,14 @@
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity};
 use sqlx::{AssertSqlSafe, Database, PgConnection, Postgres, Row as _, SqlSafeStr, SqlStr};
+use tower_idempotency_core::{Claim, ClaimToken};
 
 use super::sealed::DialectImpl;
 use super::{ErrorClass, Sql};
 use crate::check::Finding;
 use crate::driver::Sending;
+use crate::queries::millis;
+use crate::row::Row;
 
 impl_driver!(Postgres, &'static str, PgArguments, PgRow, String);
 
@@ -33,20 +36,35 @@ macro_rules! completing {
     };
 }
 
-impl DialectImpl for Postgres {
-    const SQL: &'static Sql<&'static str> = &Sql {
-        lookup: concat!(
-            "SELECT ",
-            columns!(),
-            " FROM tower_idempotency.record WHERE owner = $1 AND operation = $2 AND key = $3"
-        ),
-        // One statement for the common cases. Where the insert waited for somebody else's
-        // uncommitted work, its arm wins; where it lost to one that this snapshot does not see,
-        // there is no row at all. The lock's time-out ends with the statement's transaction.
-        claim: concat!(
+/// What the claim returns of a record that it made.
+macro_rules! acquired {
+    () => {
+        "'acquired', NULL::bytea, (extract(epoch FROM claimed_at) * 1000)::bigint, false, \
+         NULL::text, NULL::bigint, NULL::boolean, NULL::bytea, NULL::bytea, NULL::text, false"
+    };
+}
+
+/// How long a claim waits for somebody else's uncommitted work. The setting ends with the
+/// statement's transaction, as do further ones.
+macro_rules! patience {
+    ($settings:literal) => {
+        concat!(
             "WITH patience AS MATERIALIZED (\
-                 SELECT set_config('lock_timeout', '200ms', true) AS lock_timeout\
-             ), claimed AS (\
+                 SELECT set_config('lock_timeout', '200ms', true) AS lock_timeout",
+            $settings,
+            ")"
+        )
+    };
+}
+
+/// One statement for the common cases. Where the insert waited for somebody else's uncommitted
+/// work, its arm wins; where it lost to one that this snapshot does not see, there is no row at
+/// all.
+macro_rules! claim {
+    ($settings:literal) => {
+        concat!(
+            patience!($settings),
+            ", claimed AS (\
                  INSERT INTO tower_idempotency.record \
                      (owner, operation, key, state, claim_token, claimed_at, stale_at, fingerprint) \
                  SELECT $1, $2, $3, 'claimed', $4, now(), now() + $6 * interval '1 millisecond', $5 \
@@ -54,15 +72,54 @@ impl DialectImpl for Postgres {
                  ON CONFLICT ON CONSTRAINT record_pkey DO NOTHING \
                  RETURNING claimed_at\
              ) \
-             SELECT 'acquired', NULL::bytea, (extract(epoch FROM claimed_at) * 1000)::bigint, false, \
-                 NULL::text, NULL::bigint, NULL::boolean, NULL::bytea, NULL::bytea, NULL::text, false \
-             FROM claimed \
-             UNION ALL \
              SELECT ",
+            acquired!(),
+            " FROM claimed UNION ALL SELECT ",
             columns!(),
             " FROM tower_idempotency.record \
              WHERE owner = $1 AND operation = $2 AND key = $3 AND NOT EXISTS (SELECT FROM claimed)"
+        )
+    };
+}
+
+/// The same for many: each row has the arriving claim's token behind the columns. The subquery is
+/// fenced, so that every record is looked up by its key, whatever the planner makes of the array.
+macro_rules! claim_joined {
+    ($settings:literal) => {
+        concat!(
+            patience!($settings),
+            ", arriving AS MATERIALIZED (\
+                 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::bigint[]) \
+                     AS arriving (owner, operation, key, token, fingerprint, stale_after)\
+             ), claimed AS (\
+                 INSERT INTO tower_idempotency.record \
+                     (owner, operation, key, state, claim_token, claimed_at, stale_at, fingerprint) \
+                 SELECT owner, operation, key, 'claimed', token, now(), \
+                     now() + stale_after * interval '1 millisecond', fingerprint \
+                 FROM arriving, patience WHERE lock_timeout IS NOT NULL \
+                 ON CONFLICT ON CONSTRAINT record_pkey DO NOTHING \
+                 RETURNING claim_token, claimed_at\
+             ) \
+             SELECT ",
+            acquired!(),
+            ", claim_token FROM claimed UNION ALL SELECT found.*, token FROM arriving, LATERAL (SELECT ",
+            columns!(),
+            " FROM tower_idempotency.record AS record \
+              WHERE record.owner = arriving.owner AND record.operation = arriving.operation \
+                  AND record.key = arriving.key OFFSET 0) AS found \
+              WHERE NOT EXISTS (SELECT FROM claimed WHERE claim_token = token)"
+        )
+    };
+}
+
+impl DialectImpl for Postgres {
+    const SQL: &'static Sql<&'static str> = &Sql {
+        lookup: concat!(
+            "SELECT ",
+            columns!(),
+            " FROM tower_idempotency.record WHERE owner = $1 AND operation = $2 AND key = $3"
         ),
+        claim: claim!(""),
         // Whoever holds the row is completing or replacing it: skipping it is no loss.
         replace: "WITH seen AS MATERIALIZED (\
                  SELECT owner, operation, key FROM tower_idempotency.record \
@@ -125,6 +182,33 @@ impl DialectImpl for Postgres {
     const COMPLETION_PROVES: bool = true;
     // The driver counts down whatever the server answers.
     const BEFORE_UNWINDING: &'static [&'static str] = &[];
+
+    const JOINS_CLAIMS: bool = true;
+
+    async fn claim_joined(
+        conn: &mut PgConnection,
+        claims: &[&Claim],
+    ) -> Result<Vec<(ClaimToken, Row)>, sqlx::Error> {
+        fn column<'a, T>(claims: &[&'a Claim], of: impl Fn(&'a Claim) -> T) -> Vec<T> {
+            claims.iter().map(|claim| of(claim)).collect()
+        }
+        let rows = sqlx::query(claim_joined!(""))
+            .bind(column(claims, |claim| claim.id.owner.as_str()))
+            .bind(column(claims, |claim| claim.id.operation.as_str()))
+            .bind(column(claims, |claim| claim.id.key.as_str()))
+            .bind(column(claims, |claim| &claim.token.as_bytes()[..]))
+            .bind(column(claims, |claim| claim.fingerprint.as_str()))
+            .bind(column(claims, |claim| millis(claim.stale_after)))
+            .fetch_all(conn)
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let token: &[u8] = row.try_get(11)?;
+                let token = token.try_into().map_err(|_| sqlx::Error::RowNotFound)?;
+                Ok((ClaimToken::from_bytes(token), read(row)?))
+            })
+            .collect()
+    }
 
     // The driver then sends its ROLLBACK, with its next ping: it ends the empty transaction, where
     // it would otherwise be a warning in the server's log.

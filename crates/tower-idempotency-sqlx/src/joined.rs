@@ -1,0 +1,165 @@
+//! Claims that meet are made by one statement.
+//!
+//! A claim is a transaction of its own, and much of what it costs the database is the same for one
+//! as for many. So only so many claims are under way at once, each alone if it can be; those that
+//! arrive meanwhile wait for the next turn, and share it.
+
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sqlx::Pool;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tower_idempotency_core::Claim;
+
+use crate::dialect::Dialect;
+use crate::driver::Sending;
+use crate::loan::Loan;
+use crate::queries;
+use crate::row::Row;
+use crate::store::insert;
+
+/// How many statements claim at once.
+const TURNS: usize = 2;
+
+/// How many claims one statement makes at the most.
+const MOST: usize = 64;
+
+type Made = Result<Option<Row>, sqlx::Error>;
+
+/// The claims of a store.
+pub(crate) struct Joined<DB: Dialect> {
+    pool: Pool<DB>,
+    sending: Sending,
+    line: Mutex<Line>,
+}
+
+#[derive(Default)]
+struct Line {
+    turns: usize,
+    waiting: Vec<Waiting>,
+}
+
+/// A claim that waits for its turn.
+struct Waiting {
+    claim: Claim,
+    /// `None`: it is to be made alone.
+    reply: oneshot::Sender<Option<Option<Row>>>,
+}
+
+/// The right to run one statement. Its drop hands the turn to who waits.
+struct Turn<DB: Dialect>(Arc<Joined<DB>>);
+
+impl<DB: Dialect> Joined<DB> {
+    pub(crate) fn new(pool: Pool<DB>, sending: Sending) -> Self {
+        Self {
+            pool,
+            sending,
+            line: Mutex::default(),
+        }
+    }
+
+    /// Makes a claim, alone or with others.
+    ///
+    /// # Cancellation
+    ///
+    /// What is claimed for somebody who does not wait any more is freed.
+    pub(crate) async fn claim(self: &Arc<Self>, claim: &Claim) -> Made {
+        let reply = match self.enter(claim) {
+            Ok(_turn) => return insert(&self.pool, self.sending, claim).await,
+            Err(reply) => reply,
+        };
+        match reply.await {
+            Ok(Some(row)) => Ok(row),
+            Ok(None) | Err(_) => insert(&self.pool, self.sending, claim).await,
+        }
+    }
+
+    /// Takes a turn, or gets into the line.
+    fn enter(
+        self: &Arc<Self>,
+        claim: &Claim,
+    ) -> Result<Turn<DB>, oneshot::Receiver<Option<Option<Row>>>> {
+        let mut line = self.line();
+        // Many are one statement only where that is prepared.
+        if line.turns < TURNS || matches!(self.sending, Sending::Plain(_)) {
+            line.turns += 1;
+            return Ok(Turn(Arc::clone(self)));
+        }
+        let (reply, made) = oneshot::channel();
+        let claim = claim.clone();
+        line.waiting.push(Waiting { claim, reply });
+        Err(made)
+    }
+
+    /// Makes the claims of all who wait.
+    async fn together(&self, turn: Turn<DB>, mut waiting: Vec<Waiting>) {
+        waiting.retain(|waiting| !waiting.reply.is_closed());
+        // The same order everywhere, so that two statements never wait for each other.
+        waiting.sort_unstable_by(|one, other| one.claim.id.cmp(&other.claim.id));
+        let claims: Vec<&Claim> = waiting.iter().map(|waiting| &waiting.claim).collect();
+        let together = async {
+            let mut loan = Loan::of(&self.pool).await?;
+            let claiming = async |conn: &mut DB::Connection| DB::claim_joined(conn, &claims).await;
+            loan.run(claiming).await
+        };
+        let made = together.await;
+        drop(turn);
+        let Ok(mut rows) = made else {
+            // One of them may be to blame. Alone, each meets its own error.
+            waiting.into_iter().for_each(|waiting| drop(waiting.reply));
+            return;
+        };
+        for Waiting { claim, reply } in waiting {
+            let found = rows.iter().position(|(token, _)| *token == claim.token);
+            let row = found.map(|found| rows.swap_remove(found).1);
+            let acquired = row.as_ref().is_some_and(Row::is_acquired);
+            if reply.send(Some(row)).is_err() && acquired {
+                self.free(&claim).await;
+            }
+        }
+    }
+
+    /// Nobody waits for it any more. Where this fails, staleness frees it.
+    async fn free(&self, claim: &Claim) {
+        let freed = async {
+            let mut loan = Loan::of(&self.pool).await?;
+            let freeing = async |conn: &mut DB::Connection| {
+                queries::free::<DB>(conn, self.sending, &claim.id, &claim.token).await
+            };
+            loan.run(freeing).await
+        };
+        if let Err(error) = freed.await {
+            tracing::warn!(%error, "a claim that nobody waits for could not be freed");
+        }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        // Nothing in it is ever half-written.
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<DB: Dialect> Drop for Turn<DB> {
+    fn drop(&mut self) {
+        let mut line = self.0.line();
+        let runtime = Handle::try_current();
+        match runtime {
+            Ok(runtime) if !line.waiting.is_empty() => {
+                let most = line.waiting.len().min(MOST);
+                let rest = line.waiting.split_off(most);
+                let waiting = mem::replace(&mut line.waiting, rest);
+                let joined = Arc::clone(&self.0);
+                runtime.spawn(async move {
+                    let turn = Turn(Arc::clone(&joined));
+                    joined.together(turn, waiting).await;
+                });
+            }
+            // Without a runtime nobody can be served: each then goes alone.
+            _ => {
+                line.turns -= 1;
+                line.waiting.clear();
+            }
+        }
+    }
+}
