@@ -18,6 +18,8 @@ pub(crate) struct Gate {
     permits: Arc<Semaphore>,
     /// As many may wait for others' results as may run.
     waiting: Semaphore,
+    /// How many might have to be woken.
+    listening: AtomicUsize,
     /// Who waits for a key waits for the others with the same hash too: as many bells as there
     /// are here serve any number of keys.
     bells: [Notify; 64],
@@ -46,6 +48,10 @@ struct Count {
     none: Notify,
 }
 
+/// One more that listens.
+#[derive(Debug)]
+pub(crate) struct Listening<'a>(&'a AtomicUsize);
+
 /// One more that runs.
 #[derive(Debug)]
 struct Running(Arc<Count>);
@@ -55,6 +61,7 @@ impl Gate {
         Self {
             permits: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))),
             waiting: Semaphore::new(permits.min(Semaphore::MAX_PERMITS)),
+            listening: AtomicUsize::new(0),
             bells: [const { Notify::const_new() }; 64],
             running: Arc::default(),
             phase: watch::Sender::new(Phase::Open),
@@ -91,6 +98,12 @@ impl Gate {
         self.waiting.try_acquire().ok()
     }
 
+    /// Counts somebody who will ask to be [`woken`](Gate::woken).
+    pub(crate) fn listen(&self) -> Listening<'_> {
+        self.listening.fetch_add(1, Ordering::SeqCst);
+        Listening(&self.listening)
+    }
+
     /// Ends at the next [`wake`](Gate::wake) of that key; or, now and then, of another.
     pub(crate) fn woken(&self, id: &RecordId) -> Notified<'_> {
         self.bell(id).notified()
@@ -98,7 +111,10 @@ impl Gate {
 
     /// Wakes who waits for that key.
     pub(crate) fn wake(&self, id: &RecordId) {
-        self.bell(id).notify_waiters();
+        // Who begins to listen after this looks at the record after it was changed.
+        if self.listening.load(Ordering::SeqCst) > 0 {
+            self.bell(id).notify_waiters();
+        }
     }
 
     fn bell(&self, id: &RecordId) -> &Notify {
@@ -153,6 +169,12 @@ impl Entry {
     /// Gives the permit back though some cleaning up still runs.
     pub(crate) fn release_permit(&mut self) {
         self.permit = None;
+    }
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

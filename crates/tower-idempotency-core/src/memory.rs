@@ -3,6 +3,7 @@
 mod row;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -232,15 +233,19 @@ impl Store for MemoryStore {
 
     async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
         let now = self.clock.now();
-        let mut rows = self.rows();
-        let taken_over = match rows.get(&claim.id) {
-            None => false,
-            Some(row) => match row.read(now).decide(&claim.fingerprint) {
+        let taken_over = match self.rows().entry(claim.id.clone()) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Row::claimed(claim, now));
+                false
+            }
+            Entry::Occupied(mut row) => match row.get().read(now).decide(&claim.fingerprint) {
                 Decision::Answer(outcome) => return Ok(outcome),
-                Decision::Replace { stale, .. } => stale,
+                Decision::Replace { stale, .. } => {
+                    row.insert(Row::claimed(claim, now));
+                    stale
+                }
             },
         };
-        rows.insert(claim.id.clone(), Row::claimed(claim, now));
         Ok(ClaimOutcome::Acquired { taken_over })
     }
 

@@ -160,7 +160,12 @@ impl<S: Store> Shared<S> {
             body: read.bytes,
             claim,
         };
-        match self.attempts(arrival).await {
+        let report = match self.config.wait.is_zero() {
+            true => self.once(arrival).await,
+            // In a box: most have no room for it.
+            false => Box::pin(self.patiently(arrival)).await,
+        };
+        match report {
             Report::Answer(answer) => answer,
             Report::Problem(problem) => Ok(self.config.render(&problem)),
             Report::Turned(outcome) => Ok(self.config.turn_away(&id, asking.as_ref(), outcome)),
@@ -168,8 +173,27 @@ impl<S: Store> Shared<S> {
         }
     }
 
-    /// Permit and claim, again and again for who waits for another's result.
-    async fn attempts<I, B, R>(&self, arrival: Arrival<I>) -> Report<R, I::Error>
+    /// Permit and claim.
+    async fn once<I, B, R>(&self, arrival: Arrival<I>) -> Report<R, I::Error>
+    where
+        I: Service<Request<B>, Response = Response<R>> + Send + 'static,
+        I::Future: Send,
+        I::Error: Send + 'static,
+        B: From<Bytes> + Send + 'static,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let Some(entry) = self.gate.enter() else {
+            return Report::Problem(ProblemKind::Busy.into());
+        };
+        match work::attempt(self.clone(), entry, arrival).await {
+            Attempt::Over(report) => report,
+            Attempt::Again(_) => Report::Turned(ClaimOutcome::InProgress),
+        }
+    }
+
+    /// Permit and claim, again and again while another's result is waited for.
+    async fn patiently<I, B, R>(&self, arrival: Arrival<I>) -> Report<R, I::Error>
     where
         I: Service<Request<B>, Response = Response<R>> + Send + 'static,
         I::Future: Send,
@@ -179,6 +203,7 @@ impl<S: Store> Shared<S> {
         R::Error: Into<BoxError>,
     {
         let id = arrival.claim.id.clone();
+        let _listening = self.gate.listen();
         let deadline = Instant::now() + self.config.wait;
         let mut pause = SHORTEST_PAUSE;
         let mut waiting = None;
