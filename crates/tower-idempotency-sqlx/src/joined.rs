@@ -31,6 +31,8 @@ type Made = Result<Option<Row>, sqlx::Error>;
 pub(crate) struct Joined<DB: Dialect> {
     pool: Pool<DB>,
     sending: Sending,
+    /// Whether their commits do not wait for the disk.
+    pub(crate) relaxed: bool,
     line: Mutex<Line>,
 }
 
@@ -51,10 +53,11 @@ struct Waiting {
 struct Turn<DB: Dialect>(Arc<Joined<DB>>);
 
 impl<DB: Dialect> Joined<DB> {
-    pub(crate) fn new(pool: Pool<DB>, sending: Sending) -> Self {
+    pub(crate) fn new(pool: Pool<DB>, sending: Sending, relaxed: bool) -> Self {
         Self {
             pool,
             sending,
+            relaxed,
             line: Mutex::default(),
         }
     }
@@ -66,12 +69,12 @@ impl<DB: Dialect> Joined<DB> {
     /// What is claimed for somebody who does not wait any more is freed.
     pub(crate) async fn claim(self: &Arc<Self>, claim: &Claim) -> Made {
         let reply = match self.enter(claim) {
-            Ok(_turn) => return insert(&self.pool, self.sending, claim).await,
+            Ok(_turn) => return insert(&self.pool, self.sending, claim, self.relaxed).await,
             Err(reply) => reply,
         };
         match reply.await {
             Ok(Some(row)) => Ok(row),
-            Ok(None) | Err(_) => insert(&self.pool, self.sending, claim).await,
+            Ok(None) | Err(_) => insert(&self.pool, self.sending, claim, self.relaxed).await,
         }
     }
 
@@ -100,7 +103,9 @@ impl<DB: Dialect> Joined<DB> {
         let claims: Vec<&Claim> = waiting.iter().map(|waiting| &waiting.claim).collect();
         let together = async {
             let mut loan = Loan::of(&self.pool).await?;
-            let claiming = async |conn: &mut DB::Connection| DB::claim_joined(conn, &claims).await;
+            let claiming = async |conn: &mut DB::Connection| {
+                DB::claim_joined(conn, &claims, self.relaxed).await
+            };
             loan.run(claiming).await
         };
         let made = together.await;

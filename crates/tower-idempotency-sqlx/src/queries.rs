@@ -53,12 +53,17 @@ pub(crate) async fn claim<DB: Dialect>(
     conn: &mut DB::Connection,
     sending: Sending,
     claim: &Claim,
+    relaxed: bool,
 ) -> Result<Option<Row>> {
     let more = [
         text(claim.fingerprint.as_str()),
         Value::Int(millis(claim.stale_after)),
     ];
-    DB::claim(conn, sending, &held(&claim.id, &claim.token, &more)).await
+    let values = held(&claim.id, &claim.token, &more);
+    match DB::RELAXED_CLAIM.filter(|_| relaxed) {
+        Some(statement) => DB::fetch_record(conn, sending, statement, &values).await,
+        None => DB::claim(conn, sending, &values).await,
+    }
 }
 
 pub(crate) async fn replace<DB: Dialect>(

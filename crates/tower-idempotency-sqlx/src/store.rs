@@ -28,7 +28,7 @@ use crate::tx::Tx;
 ///
 /// Cheap to clone. Make the table with [`migrate`](crate::migrate) first.
 pub struct SqlxStore<DB: Dialect> {
-    pool: Pool<DB>,
+    pub(crate) pool: Pool<DB>,
     /// Who writes, where one at a time can.
     writer: Option<Arc<Semaphore>>,
     pub(crate) sending: Sending,
@@ -48,7 +48,7 @@ impl<DB: Dialect> SqlxStore<DB> {
     pub fn new(pool: Pool<DB>) -> Self {
         Self {
             joined: DB::JOINS_CLAIMS
-                .then(|| Arc::new(Joined::new(pool.clone(), Sending::Prepared))),
+                .then(|| Arc::new(Joined::new(pool.clone(), Sending::Prepared, false))),
             pool,
             writer: DB::SINGLE_WRITER.then(|| Arc::new(Semaphore::new(1))),
             sending: Sending::Prepared,
@@ -100,6 +100,34 @@ impl<DB: Dialect> SqlxStore<DB> {
     }
 }
 
+#[cfg(feature = "postgres")]
+impl SqlxStore<sqlx::Postgres> {
+    /// Lets the commit of a claim not wait for the disk: `synchronous_commit = off`, for that
+    /// statement alone. Default: it waits.
+    ///
+    /// Handlers then start sooner, the more so the slower the disk or the synchronous standby is.
+    /// What is in the database stays exactly once: a completion still waits, and what it makes
+    /// durable includes its claim; a claim that is lost takes its completion with it.
+    ///
+    /// What it trades: where the **server** crashes, the claims of its last moments are lost (by
+    /// default up to 0.6 seconds of them). A retry may then start the handler again at once, while
+    /// the first one still runs. One of the two is rolled back, but what they do **outside** of the
+    /// database happens twice. Without it, that takes a handler that outlives `stale_after`.
+    ///
+    /// ```no_run
+    /// # use tower_idempotency_core::IdempotencyLayer;
+    /// # use tower_idempotency_sqlx::SqlxStore;
+    /// # fn layer(pool: sqlx::PgPool) {
+    /// let idempotency = IdempotencyLayer::with_store(SqlxStore::new(pool).relaxed_claims());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn relaxed_claims(mut self) -> Self {
+        self.joined = Some(Arc::new(Joined::new(self.pool.clone(), self.sending, true)));
+        self
+    }
+}
+
 impl<DB: Dialect> SqlxStore<DB> {
     async fn find(&self, id: &RecordId) -> Result<Option<Row>, sqlx::Error> {
         let mut loan = Loan::of(&self.pool).await?;
@@ -113,13 +141,13 @@ impl<DB: Dialect> SqlxStore<DB> {
             return joined.claim(claim).await;
         }
         let Some(writer) = self.writer().await.map_err(out_of_line)? else {
-            return insert(&self.pool, self.sending, claim).await;
+            return insert(&self.pool, self.sending, claim, false).await;
         };
         // In a task that nothing cancels, with its place in the line: what frees the claim
         // afterwards then comes after it.
         let (pool, sending, claim) = (self.pool.clone(), self.sending, claim.clone());
         let inserted = tokio::spawn(async move {
-            let inserted = insert(&pool, sending, &claim).await;
+            let inserted = insert(&pool, sending, &claim, false).await;
             drop(writer);
             inserted
         });
@@ -131,10 +159,11 @@ pub(crate) async fn insert<DB: Dialect>(
     pool: &Pool<DB>,
     sending: Sending,
     claim: &Claim,
+    relaxed: bool,
 ) -> Result<Option<Row>, sqlx::Error> {
     let mut loan = Loan::of(pool).await?;
     let claiming =
-        async |conn: &mut DB::Connection| queries::claim::<DB>(conn, sending, claim).await;
+        async |conn: &mut DB::Connection| queries::claim::<DB>(conn, sending, claim, relaxed).await;
     loan.run(claiming).await
 }
 

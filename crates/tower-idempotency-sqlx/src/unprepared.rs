@@ -1,8 +1,7 @@
 //! Statements without preparing them.
 
-use std::sync::Arc;
-
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use sqlx::Postgres;
 
@@ -30,7 +29,12 @@ impl SqlxStore<Postgres> {
     #[must_use]
     pub fn unprepared(mut self) -> Self {
         self.sending = Sending::Plain(literal);
-        self.joined = Some(Arc::new(Joined::new(self.pool().clone(), self.sending)));
+        let relaxed = self.joined.is_some_and(|joined| joined.relaxed);
+        self.joined = Some(Arc::new(Joined::new(
+            self.pool.clone(),
+            self.sending,
+            relaxed,
+        )));
         self
     }
 }

@@ -214,6 +214,11 @@ impl axum::response::IntoResponse for AppError {
 //! and MySQL, where the application's own `pool.begin()` may be cancelled, for instance by a time-out,
 //! make the pool with `harden`: sqlx 0.9.0 gives such connections back inside of a transaction.
 //!
+//! A pool with `test_before_acquire(false)` saves two round trips for each new key: a claim whose
+//! connection turns out dead is tried again. `SqlxStore::relaxed_claims` starts handlers sooner on
+//! PostgreSQL, and says what it trades. `docs/performance.md` in the repository has what all this
+//! costs.
+//!
 //! Each protected request has a tracing span `idempotency` with its operation, a short hash of its
 //! key, its outcome, and how long each step at the database took. Keys, owners, bodies and tokens
 //! are never logged.

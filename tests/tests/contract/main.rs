@@ -15,9 +15,13 @@ struct Sqlx<D: TestDb> {
 
 impl<D: TestDb> Sqlx<D> {
     async fn fresh() -> Self {
+        Self::with(|store| store).await
+    }
+
+    async fn with(set: impl Fn(SqlxStore<D>) -> SqlxStore<D>) -> Self {
         let world = World::<D>::new().await;
         Self {
-            store: SqlxStore::new(world.pool.clone()),
+            store: set(SqlxStore::new(world.pool.clone())),
             world,
         }
     }
@@ -94,4 +98,10 @@ mod postgres_unprepared {
     use super::{Sqlx, contract};
 
     contract!(Sqlx::<sqlx::Postgres>::unprepared().await);
+}
+
+mod postgres_relaxed {
+    use super::{Sqlx, contract};
+
+    contract!(Sqlx::<sqlx::Postgres>::with(tower_idempotency::SqlxStore::relaxed_claims).await);
 }

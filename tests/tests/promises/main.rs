@@ -14,6 +14,7 @@ mod limits;
 mod logs;
 mod one_effect;
 mod pools;
+mod relaxed;
 mod restarts;
 mod standby;
 mod start_up;

@@ -105,11 +105,15 @@ pub(crate) mod sealed {
         /// Whether claims that meet are made by one statement.
         const JOINS_CLAIMS: bool = false;
 
+        /// As [`Sql::claim`], but its commit does not wait for the disk.
+        const RELAXED_CLAIM: Option<Self::Written> = None;
+
         /// As [`Sql::claim`] for many, in the order of their identities. Each row comes with the
         /// token of the claim that it answers.
         fn claim_joined(
             _: &mut Self::Connection,
             _: &[&Claim],
+            _relaxed: bool,
         ) -> impl Future<Output = Result<Vec<(ClaimToken, Row)>, sqlx::Error>> + Send {
             // No row: the claims then look.
             ready(Ok(Vec::new()))

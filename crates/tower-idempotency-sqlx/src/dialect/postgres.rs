@@ -44,10 +44,17 @@ macro_rules! acquired {
     };
 }
 
+/// Also lets the claim's commit not wait for the disk.
+macro_rules! relaxed {
+    () => {
+        ", set_config('synchronous_commit', 'off', true)"
+    };
+}
+
 /// How long a claim waits for somebody else's uncommitted work. The setting ends with the
 /// statement's transaction, as do further ones.
 macro_rules! patience {
-    ($settings:literal) => {
+    ($settings:expr) => {
         concat!(
             "WITH patience AS MATERIALIZED (\
                  SELECT set_config('lock_timeout', '200ms', true) AS lock_timeout",
@@ -61,7 +68,7 @@ macro_rules! patience {
 /// work, its arm wins; where it lost to one that this snapshot does not see, there is no row at
 /// all.
 macro_rules! claim {
-    ($settings:literal) => {
+    ($settings:expr) => {
         concat!(
             patience!($settings),
             ", claimed AS (\
@@ -85,7 +92,7 @@ macro_rules! claim {
 /// The same for many: each row has the arriving claim's token behind the columns. The subquery is
 /// fenced, so that every record is looked up by its key, whatever the planner makes of the array.
 macro_rules! claim_joined {
-    ($settings:literal) => {
+    ($settings:expr) => {
         concat!(
             patience!($settings),
             ", arriving AS MATERIALIZED (\
@@ -185,14 +192,21 @@ impl DialectImpl for Postgres {
 
     const JOINS_CLAIMS: bool = true;
 
+    const RELAXED_CLAIM: Option<&'static str> = Some(claim!(relaxed!()));
+
     async fn claim_joined(
         conn: &mut PgConnection,
         claims: &[&Claim],
+        relaxed: bool,
     ) -> Result<Vec<(ClaimToken, Row)>, sqlx::Error> {
         fn column<'a, T>(claims: &[&'a Claim], of: impl Fn(&'a Claim) -> T) -> Vec<T> {
             claims.iter().map(|claim| of(claim)).collect()
         }
-        let rows = sqlx::query(claim_joined!(""))
+        let sql = match relaxed {
+            true => claim_joined!(relaxed!()),
+            false => claim_joined!(""),
+        };
+        let rows = sqlx::query(sql)
             .bind(column(claims, |claim| claim.id.owner.as_str()))
             .bind(column(claims, |claim| claim.id.operation.as_str()))
             .bind(column(claims, |claim| claim.id.key.as_str()))
