@@ -45,8 +45,8 @@ struct Line {
 /// A claim that waits for its turn.
 struct Waiting {
     claim: Claim,
-    /// `None`: it is to be made alone.
-    reply: oneshot::Sender<Option<Option<Row>>>,
+    /// Dropped where it is to be made alone.
+    reply: oneshot::Sender<Made>,
 }
 
 /// The right to run one statement. Its drop hands the turn to who waits.
@@ -68,21 +68,18 @@ impl<DB: Dialect> Joined<DB> {
     ///
     /// What is claimed for somebody who does not wait any more is freed.
     pub(crate) async fn claim(self: &Arc<Self>, claim: &Claim) -> Made {
-        let reply = match self.enter(claim) {
+        let made = match self.enter(claim) {
             Ok(_turn) => return insert(&self.pool, self.sending, claim, self.relaxed).await,
-            Err(reply) => reply,
+            Err(reply) => reply.await,
         };
-        match reply.await {
-            Ok(Some(row)) => Ok(row),
-            Ok(None) | Err(_) => insert(&self.pool, self.sending, claim, self.relaxed).await,
+        match made {
+            Ok(made) => made,
+            Err(_) => insert(&self.pool, self.sending, claim, self.relaxed).await,
         }
     }
 
     /// Takes a turn, or gets into the line.
-    fn enter(
-        self: &Arc<Self>,
-        claim: &Claim,
-    ) -> Result<Turn<DB>, oneshot::Receiver<Option<Option<Row>>>> {
+    fn enter(self: &Arc<Self>, claim: &Claim) -> Result<Turn<DB>, oneshot::Receiver<Made>> {
         let mut line = self.line();
         // Many are one statement only where that is prepared.
         if line.turns < TURNS || matches!(self.sending, Sending::Plain(_)) {
@@ -110,16 +107,23 @@ impl<DB: Dialect> Joined<DB> {
         };
         let made = together.await;
         drop(turn);
-        let Ok(mut rows) = made else {
+        let mut rows = match made {
+            Ok(rows) => rows,
+            // There is no connection: each would only wait for one once more.
+            Err(sqlx::Error::PoolTimedOut) => {
+                for waiting in waiting {
+                    let _ = waiting.reply.send(Err(sqlx::Error::PoolTimedOut));
+                }
+                return;
+            }
             // One of them may be to blame. Alone, each meets its own error.
-            waiting.into_iter().for_each(|waiting| drop(waiting.reply));
-            return;
+            Err(_) => return,
         };
         for Waiting { claim, reply } in waiting {
             let found = rows.iter().position(|(token, _)| *token == claim.token);
             let row = found.map(|found| rows.swap_remove(found).1);
             let acquired = row.as_ref().is_some_and(Row::is_acquired);
-            if reply.send(Some(row)).is_err() && acquired {
+            if reply.send(Ok(row)).is_err() && acquired {
                 self.free(&claim).await;
             }
         }

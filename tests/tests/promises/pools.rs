@@ -293,3 +293,39 @@ async fn waiting_writers_starve_no_reader() {
     assert_eq!(world.effects("x").await, 6);
     world.end().await;
 }
+
+/// R53: claims that are made by one statement do not fail together: one key that is locked keeps the
+/// others for 200 ms at the most, and alone is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_key_refuses_no_other() {
+    let world = World::<Postgres>::new().await;
+    let server = Server::start(effects_app(&world.layer())).await;
+    let client = Client::new(&server);
+    let other = Postgres::connect(&world.database, 1).await;
+    let mut half_open = other.begin().await.unwrap();
+    let claim = "INSERT INTO tower_idempotency.record \
+         (owner, operation, key, state, claim_token, claimed_at, stale_at, fingerprint) \
+         VALUES ('ann', 'effects', 'locked', 'claimed', decode(repeat('00', 16), 'hex'), now(), now(), 'hs1:')";
+    sqlx::query(claim).execute(&mut *half_open).await.unwrap();
+
+    let mut arrivals = JoinSet::new();
+    for number in 0..60 {
+        let client = client.clone();
+        let key = match number % 20 {
+            7 => "locked".to_owned(),
+            _ => format!("free-{number}"),
+        };
+        arrivals.spawn(async move {
+            let answer = client.post("/effects", &key, &json!({"note": "x"})).await;
+            (key, answer)
+        });
+    }
+    for (key, answer) in arrivals.join_all().await {
+        let expected = if key == "locked" { 503 } else { 201 };
+        assert_eq!(answer.status.as_u16(), expected, "{key}: {answer:?}");
+    }
+    assert_eq!(world.effects("x").await, 57);
+    half_open.rollback().await.unwrap();
+    other.close().await;
+    world.end().await;
+}
