@@ -126,6 +126,11 @@ pub(crate) fn postgres() -> Outcome<Binaries> {
     POSTGRES.find_or_install(Binaries::find)
 }
 
+/// The server binaries of MariaDB.
+pub(crate) fn mariadb() -> Outcome<MariadbBinaries> {
+    MYSQL.find_or_install(MariadbBinaries::find)
+}
+
 impl Engine {
     /// The user's server, or else one of ours.
     fn start<B, S>(

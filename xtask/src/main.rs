@@ -1,5 +1,6 @@
 //! Tasks of this repository: `cargo xtask --help`.
 
+mod bench;
 mod ci;
 mod cluster;
 mod command;
@@ -57,6 +58,11 @@ enum Task {
     Cluster(cluster::Options),
     /// Runs the contract of a store on versions of PostgreSQL, at each isolation, and prints a table.
     Matrix(matrix::Options),
+    /// Measures what the layer costs, beside its goals and beside others. Fails where one falls
+    /// short.
+    ///
+    /// In whole, about half an hour, it writes `docs/performance*`. Not part of `test`.
+    Bench(bench::Options),
     /// Runs all that has to pass before a change is merged.
     Ci,
     /// Checks that every rule of protocol.md is named by a test, and no other.
@@ -75,6 +81,7 @@ fn main() -> ExitCode {
         Task::Torture { arguments } => torture::run(&workspace, &arguments),
         Task::Cluster(options) => cluster::run(&workspace, &options),
         Task::Matrix(options) => matrix::run(&workspace, &options),
+        Task::Bench(options) => bench::run(&workspace, &options),
         Task::Ci => ci::run_all(&workspace),
         Task::Rules => rules::run(&workspace),
     });

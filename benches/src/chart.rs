@@ -1,0 +1,103 @@
+//! The chart that the documents show.
+
+use std::error::Error;
+use std::path::Path;
+
+use plotters::prelude::*;
+
+use crate::figures::matrix::Cell;
+use crate::load::Case;
+
+/// The panels: a case by so many clients.
+const PANELS: [(Case, usize); 4] = [
+    (Case::NewKey, 1),
+    (Case::NewKey, 16),
+    (Case::NewKey, 64),
+    (Case::Replay, 16),
+];
+
+/// Where bars are cut off: a response from memory is many times as fast as one from a database.
+const HIGHEST: f64 = 1.6;
+
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0x33, 0x66, 0xcc),
+    RGBColor(0x66, 0xaa, 0x55),
+    RGBColor(0x99, 0xcc, 0x88),
+    RGBColor(0xdd, 0x88, 0x33),
+    RGBColor(0xcc, 0x55, 0x55),
+    RGBColor(0x88, 0x88, 0x88),
+];
+
+/// Draws how much of the bare handler's rate is left, for bodies of 1 KiB.
+pub(crate) fn draw(cells: &[Cell], path: &Path) -> Result<(), Box<dyn Error>> {
+    let root = SVGBackend::new(path, (960, 720)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let areas = root.split_evenly((2, 2));
+    for ((case, clients), area) in PANELS.iter().zip(&areas) {
+        let shown: Vec<&Cell> = cells
+            .iter()
+            .filter(|cell| cell.case == *case && cell.clients == *clients && cell.bytes == 1024)
+            .filter(|cell| !cell.subject.starts_with("bare"))
+            .collect();
+        let mut databases: Vec<&str> = shown.iter().map(|cell| &*cell.database).collect();
+        databases.dedup();
+        let mut subjects: Vec<&str> = Vec::new();
+        for cell in &shown {
+            if !subjects.contains(&&*cell.subject) {
+                subjects.push(&cell.subject);
+            }
+        }
+        let against = match case {
+            Case::NewKey => "a bare handler",
+            Case::Replay | Case::InProgress => "a bare read",
+        };
+        let title = format!("{}, {clients} clients, beside {against}", case.title());
+        let mut chart = ChartBuilder::on(area)
+            .caption(title, ("sans-serif", 16))
+            .margin(8)
+            .x_label_area_size(24)
+            .y_label_area_size(36)
+            .build_cartesian_2d(0.0..databases.len() as f64, 0.0..HIGHEST * 1.3)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .disable_x_axis()
+            .y_labels(6)
+            .draw()?;
+        let width = 0.9 / subjects.len().max(1) as f64;
+        for (number, subject) in subjects.iter().enumerate() {
+            let colour = COLOURS[number % COLOURS.len()];
+            let bars = shown
+                .iter()
+                .filter(|cell| cell.subject == *subject)
+                .map(|cell| {
+                    let place = databases.iter().position(|name| *name == cell.database);
+                    let left = place.unwrap_or_default() as f64 + 0.05 + number as f64 * width;
+                    let corners = [
+                        (left, 0.0),
+                        (left + width * 0.9, cell.ratio.median.min(HIGHEST)),
+                    ];
+                    Rectangle::new(corners, colour.filled())
+                });
+            chart
+                .draw_series(bars)?
+                .label(*subject)
+                .legend(move |(x, y)| {
+                    Rectangle::new([(x, y - 4), (x + 10, y + 4)], colour.filled())
+                });
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .label_font(("sans-serif", 11))
+            .background_style(WHITE.mix(0.8))
+            .draw()?;
+        let names = databases.iter().enumerate().map(|(place, name)| {
+            let at = (place as f64 + 0.05, HIGHEST * 0.02);
+            Text::new((*name).to_owned(), at, ("sans-serif", 12))
+        });
+        chart.draw_series(names)?;
+    }
+    root.present()?;
+    Ok(())
+}

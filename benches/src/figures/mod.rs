@@ -1,0 +1,44 @@
+//! The figures, one file for each kind.
+
+pub(crate) mod against;
+pub(crate) mod growth;
+pub(crate) mod in_memory;
+pub(crate) mod matrix;
+pub(crate) mod profile;
+pub(crate) mod purge;
+pub(crate) mod round_trips;
+pub(crate) mod size;
+pub(crate) mod waiting;
+
+use std::time::Duration;
+
+use crate::database::PostgresEngine;
+use crate::pairs::Turns;
+use crate::report::Report;
+
+/// How many connections a pool has, unless the figure says otherwise.
+pub(crate) const CONNECTIONS: u32 = 16;
+
+/// What all figures have.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) quick: bool,
+    pub(crate) postgres: PostgresEngine,
+    pub(crate) report: Report,
+}
+
+impl Bench {
+    pub(crate) fn turns(&self) -> Turns {
+        if self.quick {
+            Turns {
+                rounds: 20,
+                slice: Duration::from_millis(200),
+            }
+        } else {
+            Turns {
+                rounds: 40,
+                slice: Duration::from_millis(500),
+            }
+        }
+    }
+}

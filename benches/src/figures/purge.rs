@@ -1,0 +1,122 @@
+//! Purging, while clients go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use sqlx::{AssertSqlSafe, Postgres};
+use tokio::task::JoinSet;
+use tower_idempotency::{SqlxStore, Store};
+
+use super::{Bench, CONNECTIONS};
+use crate::database::BenchDb as _;
+use crate::load::{Case, Load, Way};
+use crate::post::draft;
+use crate::report::{Figure, Goal};
+use crate::stats::Estimate;
+use crate::subject::Subject;
+
+const CLIENTS: usize = 16;
+
+/// As many as the sweeper deletes at once.
+const BATCH: u32 = 1_000;
+
+pub(crate) async fn measure(bench: &mut Bench) {
+    let pool = Postgres::database(&bench.postgres, CONNECTIONS).await;
+    let pairs = bench.turns().rounds;
+    let slice = if bench.quick {
+        Duration::from_millis(400)
+    } else {
+        Duration::from_secs(1)
+    };
+    // Enough for a purge of 60,000 rows a second.
+    let records = pairs as u128 * slice.as_millis() * 60;
+    let fill = format!(
+        "INSERT INTO tower_idempotency.record (owner, operation, key, state, claim_token, \
+             claimed_at, stale_at, fingerprint, status, kept, headers, body, completed_at, expires_at) \
+         SELECT 'account-' || i % 1000, 'publish', md5(i::text)::uuid, 'completed', \
+             decode(md5(i::text), 'hex'), now(), now(), 'hs1:' || md5(i::text) || md5(i::text), \
+             201, true, 'content-type: application/json', decode(repeat('00', 100), 'hex'), now(), \
+             now() - i * interval '1 millisecond' \
+         FROM generate_series(1, {records}) AS i"
+    );
+    for sql in [fill, "VACUUM ANALYZE tower_idempotency.record".into()] {
+        sqlx::raw_sql(AssertSqlSafe(sql))
+            .execute(&pool)
+            .await
+            .expect("the statement runs");
+    }
+    let app = Subject::Ours.app(&pool).expect("every database has it");
+    let load = Load::new(Way::Call(app), Case::NewKey, CLIENTS, draft(1024));
+    let capacity = load.run(Duration::from_secs(2)).await;
+    let pause = Duration::from_secs_f64(CLIENTS as f64 / (capacity / 2.0));
+
+    let store = SqlxStore::new(pool.clone());
+    let (mut ratios, mut rates) = (Vec::new(), Vec::new());
+    for pair in 0..pairs {
+        let mut slow = [0.0; 2];
+        for turn in 0..2 {
+            let purges = (pair + turn) % 2 == 1;
+            let purger = Purger::start(&store, purges);
+            slow[usize::from(purges)] = load.paced(slice, pause).await;
+            if let Some(rate) = purger.stop().await {
+                rates.push(rate);
+            }
+        }
+        ratios.push(slow[1] / slow[0]);
+    }
+    bench.report.add(Figure::new(
+        "PostgreSQL, purged in a second, other load at half of capacity",
+        "rows",
+        Estimate::of(&rates),
+        Goal::AtLeast(20_000.0),
+    ));
+    bench.report.add(Figure::new(
+        "PostgreSQL, p99 of new keys while purging / without",
+        "",
+        Estimate::of(&ratios),
+        Goal::AtMost(1.5),
+    ));
+    pool.close().await;
+}
+
+/// Purges, or does not, until it is stopped.
+struct Purger {
+    stop: Arc<AtomicBool>,
+    purged: Arc<AtomicU64>,
+    started: Instant,
+    task: JoinSet<()>,
+}
+
+impl Purger {
+    fn start(store: &SqlxStore<Postgres>, purges: bool) -> Self {
+        let mut purger = Self {
+            stop: Arc::default(),
+            purged: Arc::default(),
+            started: Instant::now(),
+            task: JoinSet::new(),
+        };
+        if purges {
+            let (stop, purged) = (Arc::clone(&purger.stop), Arc::clone(&purger.purged));
+            let store = store.clone();
+            purger.task.spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let batch = store.purge(BATCH).await.expect("a purge");
+                    assert_eq!(batch, u64::from(BATCH), "there is enough to purge");
+                    purged.fetch_add(batch, Ordering::Relaxed);
+                }
+            });
+        }
+        purger
+    }
+
+    /// How many rows it deleted in a second.
+    async fn stop(self) -> Option<f64> {
+        self.stop.store(true, Ordering::Relaxed);
+        let ran = !self.task.is_empty();
+        self.task.join_all().await;
+        let rate =
+            self.purged.load(Ordering::Relaxed) as f64 / self.started.elapsed().as_secs_f64();
+        ran.then_some(rate)
+    }
+}
