@@ -173,7 +173,7 @@ pub(crate) mod sealed {
             conn: &mut Self::Connection,
         ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send {
             let _ = conn;
-            std::future::ready(Ok(false))
+            ready(Ok(false))
         }
 
         /// Whether a transaction that is not there any more was committed. Ends whatever is there
@@ -183,7 +183,7 @@ pub(crate) mod sealed {
             token: &str,
         ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send {
             let _ = (conn, token);
-            std::future::ready(Ok(true))
+            ready(Ok(true))
         }
 
         /// Runs statements about a savepoint, and makes sure that what was read is their answer:
