@@ -6,10 +6,12 @@
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sqlx::Pool;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tower_idempotency_core::Claim;
 
 use crate::dialect::Dialect;
@@ -24,6 +26,13 @@ const TURNS: usize = 2;
 
 /// How many claims one statement makes at the most.
 const MOST: usize = 64;
+
+/// How long a claim waits in line: past that it goes alone, so that nobody depends on how long
+/// others take.
+const IN_LINE: Duration = Duration::from_millis(100);
+
+/// How long a statement may take that many wait for: its connection may be dead.
+const TOGETHER: Duration = Duration::from_secs(2);
 
 type Made = Result<Option<Row>, sqlx::Error>;
 
@@ -68,14 +77,29 @@ impl<DB: Dialect> Joined<DB> {
     ///
     /// What is claimed for somebody who does not wait any more is freed.
     pub(crate) async fn claim(self: &Arc<Self>, claim: &Claim) -> Made {
-        let made = match self.enter(claim) {
-            Ok(_turn) => return insert(&self.pool, self.sending, claim, self.relaxed).await,
-            Err(reply) => reply.await,
+        let alone = || insert(&self.pool, self.sending, claim, self.relaxed);
+        let mut reply = match self.enter(claim) {
+            Ok(_turn) => return alone().await,
+            Err(reply) => reply,
+        };
+        let made = match timeout(IN_LINE, &mut reply).await {
+            Ok(made) => made,
+            Err(_) if self.leave(claim) => return alone().await,
+            // It is on its way.
+            Err(_) => reply.await,
         };
         match made {
             Ok(made) => made,
-            Err(_) => insert(&self.pool, self.sending, claim, self.relaxed).await,
+            Err(_) => alone().await,
         }
+    }
+
+    /// Says whether the claim was still in line.
+    fn leave(&self, claim: &Claim) -> bool {
+        let waiting = &mut self.line().waiting;
+        let before = waiting.len();
+        waiting.retain(|waiting| waiting.claim.token != claim.token);
+        waiting.len() < before
     }
 
     /// Takes a turn, or gets into the line.
@@ -105,19 +129,21 @@ impl<DB: Dialect> Joined<DB> {
             };
             loan.run(claiming).await
         };
-        let made = together.await;
+        // Dropped in the middle, it closes the connection. What it may still have claimed by then
+        // bears the token of who asks again.
+        let made = timeout(TOGETHER, together).await;
         drop(turn);
         let mut rows = match made {
-            Ok(rows) => rows,
+            Ok(Ok(rows)) => rows,
             // There is no connection: each would only wait for one once more.
-            Err(sqlx::Error::PoolTimedOut) => {
+            Ok(Err(sqlx::Error::PoolTimedOut)) => {
                 for waiting in waiting {
                     let _ = waiting.reply.send(Err(sqlx::Error::PoolTimedOut));
                 }
                 return;
             }
             // One of them may be to blame. Alone, each meets its own error.
-            Err(_) => return,
+            Ok(Err(_)) | Err(_) => return,
         };
         for Waiting { claim, reply } in waiting {
             let found = rows.iter().position(|(token, _)| *token == claim.token);

@@ -329,3 +329,91 @@ async fn a_locked_key_refuses_no_other() {
     other.close().await;
     world.end().await;
 }
+
+/// R53, R57: claims that take long keep no others waiting, though claims that meet share a statement: who
+/// is in line behind them goes alone after a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_claims_keep_nobody_waiting() {
+    let world = World::<Postgres>::with_connections(20).await;
+    let mut conn = world.pool.acquire().await.unwrap();
+    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
+             'BEGIN PERFORM pg_sleep(5); RETURN NEW; END'; \
+         CREATE TRIGGER slow BEFORE INSERT ON tower_idempotency.record \
+             FOR EACH ROW WHEN (NEW.key LIKE 'slow-%') EXECUTE FUNCTION slow()";
+    Postgres::run(&mut conn, slow).await.unwrap();
+    drop(conn);
+    let server = Server::start(effects_app(&world.layer())).await;
+    let client = Client::new(&server);
+    let post = |key: String, note: &'static str| {
+        let client = client.clone();
+        async move {
+            let answer = client.post("/effects", &key, &json!({"note": note})).await;
+            assert_eq!(answer.status, StatusCode::CREATED, "{key}");
+        }
+    };
+    let mut slow = JoinSet::new();
+    for number in 0..4 {
+        slow.spawn(post(format!("slow-{number}"), "slow"));
+    }
+    let under_way = "SELECT count(*) FROM pg_stat_activity \
+         WHERE datname = current_database() AND wait_event = $1";
+    while Postgres::count(&world.pool, under_way, "PgSleep").await < 4 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let started = Instant::now();
+    let mut quick = JoinSet::new();
+    for number in 0..20 {
+        quick.spawn(post(format!("quick-{number}"), "quick"));
+    }
+    quick.join_all().await;
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
+    slow.join_all().await;
+    assert_eq!(world.effects("quick").await, 20);
+    assert_eq!(world.effects("slow").await, 4);
+    world.end().await;
+}
+
+/// R31: a claim that was made for somebody who does not wait any more is freed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_nobody_waits_for_is_freed() {
+    let world = World::<Postgres>::new().await;
+    let mut conn = world.pool.acquire().await.unwrap();
+    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
+             'BEGIN PERFORM pg_sleep(0.4); RETURN NEW; END'; \
+         CREATE TRIGGER slow BEFORE INSERT ON tower_idempotency.record \
+             FOR EACH ROW WHEN (NEW.key LIKE 'given-up-%') EXECUTE FUNCTION slow()";
+    Postgres::run(&mut conn, slow).await.unwrap();
+    drop(conn);
+    let server = Server::start(effects_app(
+        &world.layer().store_timeout(Duration::from_millis(150)),
+    ))
+    .await;
+    let client = Client::new(&server);
+    let mut arrivals = JoinSet::new();
+    for number in 0..12 {
+        let client = client.clone();
+        arrivals.spawn(async move {
+            let key = format!("given-up-{number}");
+            client.post("/effects", &key, &json!({"note": "x"})).await
+        });
+    }
+    for answer in arrivals.join_all().await {
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
+    }
+    for number in 0..12 {
+        let key = format!("given-up-{number}");
+        let freed = async {
+            while world.records(&key, "claimed").await != 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let freed = tokio::time::timeout(Duration::from_secs(10), freed).await;
+        assert!(freed.is_ok(), "{key} is stuck");
+    }
+    assert_eq!(world.effects("x").await, 0);
+    world.end().await;
+}

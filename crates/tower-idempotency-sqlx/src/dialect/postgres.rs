@@ -54,10 +54,12 @@ macro_rules! relaxed {
 /// How long a claim waits for somebody else's uncommitted work. The setting ends with the
 /// statement's transaction, as do further ones.
 macro_rules! patience {
-    ($settings:expr) => {
+    ($time:literal, $settings:expr) => {
         concat!(
             "WITH patience AS MATERIALIZED (\
-                 SELECT set_config('lock_timeout', '200ms', true) AS lock_timeout",
+                 SELECT set_config('lock_timeout', '",
+            $time,
+            "', true) AS lock_timeout",
             $settings,
             ")"
         )
@@ -70,7 +72,7 @@ macro_rules! patience {
 macro_rules! claim {
     ($settings:expr) => {
         concat!(
-            patience!($settings),
+            patience!("200ms", $settings),
             ", claimed AS (\
                  INSERT INTO tower_idempotency.record \
                      (owner, operation, key, state, claim_token, claimed_at, stale_at, fingerprint) \
@@ -94,7 +96,8 @@ macro_rules! claim {
 macro_rules! claim_joined {
     ($settings:expr) => {
         concat!(
-            patience!($settings),
+            // Nobody waits long for a key of somebody else's: each then goes alone.
+            patience!("20ms", $settings),
             ", arriving AS MATERIALIZED (\
                  SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::bigint[]) \
                      AS arriving (owner, operation, key, token, fingerprint, stale_after)\
