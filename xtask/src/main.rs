@@ -8,12 +8,14 @@ mod deny;
 mod engines;
 mod features;
 mod matrix;
+mod fuzz;
 mod metadata;
 mod migrations;
 mod packages;
 mod rules;
 mod table;
 mod test;
+mod tools;
 mod torture;
 
 use std::path::PathBuf;
@@ -63,6 +65,11 @@ enum Task {
     ///
     /// In whole, about half an hour, it writes `docs/performance*`. Not part of `test`.
     Bench(bench::Options),
+    /// Fuzzes all that takes bytes from a client, a handler or a row.
+    ///
+    /// Installs cargo-fuzz below the target folder where it is missing. What it finds is below
+    /// `fuzz/artifacts`, with the command that repeats it.
+    Fuzz(fuzz::Options),
     /// Runs all that has to pass before a change is merged.
     Ci,
     /// Checks that every rule of protocol.md is named by a test, and no other.
@@ -82,6 +89,7 @@ fn main() -> ExitCode {
         Task::Cluster(options) => cluster::run(&workspace, &options),
         Task::Matrix(options) => matrix::run(&workspace, &options),
         Task::Bench(options) => bench::run(&workspace, &options),
+        Task::Fuzz(options) => fuzz::run(&workspace, &options),
         Task::Ci => ci::run_all(&workspace),
         Task::Rules => rules::run(&workspace),
     });

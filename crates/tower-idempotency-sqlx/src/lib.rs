@@ -15,6 +15,9 @@ mod check;
 mod complete;
 mod dialect;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod harden;
 mod joined;
 mod leash;
