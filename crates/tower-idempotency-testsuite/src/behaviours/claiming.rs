@@ -9,7 +9,7 @@ use crate::support::{
     stops, told_to_retry, with_ttl, within,
 };
 
-/// The first arrival of a key gets the claim, and the record says so to everybody.
+/// R31, R50: the first arrival of a key gets the claim, and the record says so to everybody.
 pub async fn first_claim_wins<F: Fixture>(f: &F) {
     let first = claim("key");
     acquire(f.store(), &first).await;
@@ -23,7 +23,7 @@ pub async fn first_claim_wins<F: Fixture>(f: &F) {
     }
 }
 
-/// Of 64 arrivals at once, through two handles, one gets the claim.
+/// R31: of 64 arrivals at once, through two handles, one gets the claim.
 pub async fn racing_claims_have_one_winner<F: Fixture>(f: &F) {
     for round in 0..4 {
         let winners = race(f, || claim(&format!("key-{round}"))).await;
@@ -31,7 +31,7 @@ pub async fn racing_claims_have_one_winner<F: Fixture>(f: &F) {
     }
 }
 
-/// An arrival of a request that is running is told so, and changes nothing.
+/// R53: an arrival of a request that is running is told so, and changes nothing.
 pub async fn a_running_request_is_in_progress<F: Fixture>(f: &F) {
     let first = claim("key");
     acquire(f.store(), &first).await;
@@ -45,7 +45,7 @@ pub async fn a_running_request_is_in_progress<F: Fixture>(f: &F) {
     complete(f.store(), &first, &created("first")).await;
 }
 
-/// An arrival of a completed request gets its result.
+/// R51: an arrival of a completed request gets its result.
 pub async fn a_completed_request_is_answered<F: Fixture>(f: &F) {
     let first = claim("key");
     finish(f.store(), &first, &created("first")).await;
@@ -54,7 +54,7 @@ pub async fn a_completed_request_is_answered<F: Fixture>(f: &F) {
     }
 }
 
-/// A key that is running or completed is refused to another request, and the record stays.
+/// R52: a key that is running or completed is refused to another request, and the record stays.
 pub async fn another_request_is_a_mismatch<F: Fixture>(f: &F) {
     let first = claim("key");
     acquire(f.store(), &first).await;
@@ -72,7 +72,7 @@ pub async fn another_request_is_a_mismatch<F: Fixture>(f: &F) {
     answers(f.store(), &first.id, &created("first")).await;
 }
 
-/// Staleness and expiry come before mismatch: a dead claim and an expired result bind nobody.
+/// R30: staleness and expiry come before mismatch: a dead claim and an expired result bind nobody.
 pub async fn a_mismatch_is_judged_last<F: Fixture>(f: &F) {
     acquire(f.store(), &claim("stale")).await;
     let expired = with_ttl(claim("expired"), MARGIN);
@@ -91,7 +91,7 @@ pub async fn a_mismatch_is_judged_last<F: Fixture>(f: &F) {
     );
 }
 
-/// A key that was freed is new: also to another request.
+/// R54: a key that was freed is new: also to another request.
 pub async fn a_freed_key_is_new<F: Fixture>(f: &F) {
     let first = claim("key");
     acquire(f.store(), &first).await;
@@ -105,7 +105,7 @@ pub async fn a_freed_key_is_new<F: Fixture>(f: &F) {
     acquire(&f.second().await, &other_request("key")).await;
 }
 
-/// A handler's open transaction keeps no arrival of its key waiting.
+/// R53: a handler's open transaction keeps no arrival of its key waiting.
 pub async fn an_open_transaction_keeps_nobody_waiting<F: Fixture>(f: &F) {
     let first = claim("key");
     acquire(f.store(), &first).await;
@@ -128,7 +128,7 @@ pub async fn an_open_transaction_keeps_nobody_waiting<F: Fixture>(f: &F) {
     );
 }
 
-/// A completion that is under way keeps no arrival of its key waiting, and lets none in.
+/// R53: a completion that is under way keeps no arrival of its key waiting, and lets none in.
 ///
 /// The completion is stopped after each of its first steps, and goes on when the arrival has its
 /// answer.
@@ -163,7 +163,7 @@ pub async fn a_completion_under_way_keeps_nobody_waiting<F: Fixture>(f: &F) {
     }
 }
 
-/// Whoever is told to come again was given nothing: a busy store leaves no claim behind.
+/// R57: whoever is told to come again was given nothing: a busy store leaves no claim behind.
 ///
 /// A store with one writer at a time may let other keys wait for it, until its patience ends.
 pub async fn an_arrival_that_was_turned_away_holds_nothing<F: Fixture>(f: &F) {

@@ -8,8 +8,8 @@ use crate::support::{
     poll_at_most, same_answer, stops, within,
 };
 
-/// A claim that is dropped on its way is either there for everybody or not at all, and leaves no
-/// open transaction in which later claims would be lost.
+/// R56: a claim that is dropped on its way is either there for everybody or not at all, and leaves
+/// no open transaction in which later claims would be lost.
 pub async fn a_dropped_claim_leaves_nothing_open<F: Fixture>(f: &F) {
     let second = f.second().await;
     for (round, polls) in stops() {
@@ -44,7 +44,8 @@ pub async fn a_dropped_claim_leaves_nothing_open<F: Fixture>(f: &F) {
     }
 }
 
-/// A completion that is dropped on its way has committed both or neither, and resolving tells.
+/// R56, R62: a completion that is dropped on its way has committed both or neither, and resolving
+/// tells.
 pub async fn a_dropped_completion_is_both_or_neither<F: Fixture>(f: &F) {
     for (round, polls) in stops() {
         let (key, response) = (format!("key-{round}"), created("first"));
@@ -72,7 +73,8 @@ pub async fn a_dropped_completion_is_both_or_neither<F: Fixture>(f: &F) {
     }
 }
 
-/// A handler that is dropped while it writes leaves nothing: its retry's write is the only one.
+/// R54: a handler that is dropped while it writes leaves nothing: its retry's write is the only
+/// one.
 pub async fn a_dropped_write_is_rolled_back<F: Fixture>(f: &F) {
     let second = f.second().await;
     for (round, polls) in stops() {

@@ -20,7 +20,7 @@ async fn purge<F: Fixture>(f: &F, limit: u32) -> u64 {
     f.store().purge(limit).await.expect("records can be purged")
 }
 
-/// A result is answered until its ttl is over, counted from the completion.
+/// R36: a result is answered until its ttl is over, counted from the completion.
 pub async fn a_result_lives_until_its_ttl_is_over<F: Fixture>(f: &F) {
     let owner = with_ttl(claim("key"), TTL);
     acquire(f.store(), &owner).await;
@@ -30,7 +30,7 @@ pub async fn a_result_lives_until_its_ttl_is_over<F: Fixture>(f: &F) {
     answers(f.store(), &owner.id, &created("first")).await;
 }
 
-/// When its ttl is over, a result is replaced by the next arrival, with no purge having run.
+/// R36: when its ttl is over, a result is replaced by the next arrival, with no purge having run.
 pub async fn an_expired_result_is_replaced<F: Fixture>(f: &F) {
     let owner = with_ttl(claim("key"), TTL);
     finish(f.store(), &owner, &created("first")).await;
@@ -53,7 +53,7 @@ pub async fn an_expired_result_is_replaced<F: Fixture>(f: &F) {
     answers(f.store(), &owner.id, &created("second")).await;
 }
 
-/// Of 64 arrivals at an expired result, one replaces it.
+/// R31, R36: of 64 arrivals at an expired result, one replaces it.
 pub async fn racing_replacements_have_one_winner<F: Fixture>(f: &F) {
     for round in 0..4 {
         let key = format!("key-{round}");
@@ -64,7 +64,7 @@ pub async fn racing_replacements_have_one_winner<F: Fixture>(f: &F) {
     }
 }
 
-/// A result without ttl is answered for ever, and never purged.
+/// R36, R37: a result without ttl is answered for ever, and never purged.
 pub async fn a_result_without_ttl_is_kept_for_ever<F: Fixture>(f: &F) {
     let owner = claim("key");
     finish(f.store(), &owner, &created("first")).await;
@@ -74,7 +74,7 @@ pub async fn a_result_without_ttl_is_kept_for_ever<F: Fixture>(f: &F) {
     answers(f.store(), &owner.id, &created("first")).await;
 }
 
-/// An outcome that nobody knows never expires, whatever the ttl: an effect may be there.
+/// R64: an outcome that nobody knows never expires, whatever the ttl: an effect may be there.
 pub async fn an_unknown_outcome_never_expires<F: Fixture>(f: &F) {
     let owner = with_ttl(claim("key"), TTL);
     acquire(f.store(), &owner).await;
@@ -93,7 +93,7 @@ pub async fn an_unknown_outcome_never_expires<F: Fixture>(f: &F) {
     );
 }
 
-/// The purge deletes expired results, and leaves those that are not.
+/// R37: the purge deletes expired results, and leaves those that are not.
 pub async fn purge_deletes_expired_results<F: Fixture>(f: &F) {
     let (old, young) = (
         with_ttl(claim("old"), TTL),
@@ -113,7 +113,7 @@ pub async fn purge_deletes_expired_results<F: Fixture>(f: &F) {
     answers(f.store(), &young.id, &created("first")).await;
 }
 
-/// The purge deletes claims that have been stale for 30 days.
+/// R37: the purge deletes claims that have been stale for 30 days.
 pub async fn purge_deletes_claims_long_stale<F: Fixture>(f: &F) {
     let dead = claim("key");
     acquire(f.store(), &dead).await;
@@ -123,7 +123,7 @@ pub async fn purge_deletes_claims_long_stale<F: Fixture>(f: &F) {
     ensure!(lookup(f.store(), &dead.id).await, None, "the claim is gone");
 }
 
-/// The purge never deletes a live claim, nor one that went stale lately.
+/// R37: the purge never deletes a live claim, nor one that went stale lately.
 pub async fn purge_spares_live_claims<F: Fixture>(f: &F) {
     let stale = claim("stale");
     acquire(f.store(), &stale).await;
@@ -140,7 +140,7 @@ pub async fn purge_spares_live_claims<F: Fixture>(f: &F) {
     );
 }
 
-/// A claim that was renewed is a live one, however old it is.
+/// R37: a claim that was renewed is a live one, however old it is.
 pub async fn purge_spares_renewed_claims<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -156,7 +156,7 @@ pub async fn purge_spares_renewed_claims<F: Fixture>(f: &F) {
     still_running(f.store(), &owner).await;
 }
 
-/// The purge never deletes a tombstone, also of a record that had a ttl.
+/// R37: the purge never deletes a tombstone, also of a record that had a ttl.
 pub async fn purge_spares_tombstones<F: Fixture>(f: &F) {
     let owner = with_ttl(claim("key"), TTL);
     finish(f.store(), &owner, &created_with_ref("first", "resource")).await;
@@ -172,7 +172,8 @@ pub async fn purge_spares_tombstones<F: Fixture>(f: &F) {
     );
 }
 
-/// The purge deletes no more than its limit, and says how many: fewer means that there are no more.
+/// R37: the purge deletes no more than its limit, and says how many: fewer means that there are no
+/// more.
 pub async fn purge_respects_its_limit<F: Fixture>(f: &F) {
     for n in 0..5 {
         let owner = with_ttl(claim(&format!("key-{n}")), TTL);
@@ -186,7 +187,7 @@ pub async fn purge_respects_its_limit<F: Fixture>(f: &F) {
     assert_eq!(purged, [2, 2, 1, 0], "the purge respects its limit");
 }
 
-/// An expired record that was replaced meanwhile is not deleted, whether running or completed.
+/// R37: an expired record that was replaced meanwhile is not deleted, whether running or completed.
 ///
 /// A purge takes the oldest first, so the replacements begin with the youngest.
 pub async fn purge_spares_replaced_records<F: Fixture>(f: &F) {

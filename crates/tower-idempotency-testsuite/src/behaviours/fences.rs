@@ -8,7 +8,8 @@ use crate::support::{
     finish, foreign, lookup, still_running,
 };
 
-/// Completing with a token that is not the record's is `Lost`: the record stays, the writes go.
+/// R32: completing with a token that is not the record's is `Lost`: the record stays, the writes
+/// go.
 pub async fn completion_is_fenced<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -26,7 +27,7 @@ pub async fn completion_is_fenced<F: Fixture>(f: &F) {
     complete(f.store(), &owner, &created("owner's")).await;
 }
 
-/// Completing with a foreign token and no transaction is `Lost` too.
+/// R32: completing with a foreign token and no transaction is `Lost` too.
 pub async fn completion_without_a_transaction_is_fenced<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -42,7 +43,7 @@ pub async fn completion_without_a_transaction_is_fenced<F: Fixture>(f: &F) {
     still_running(f.store(), &owner).await;
 }
 
-/// Freeing with a foreign token frees nothing, and says so.
+/// R32: freeing with a foreign token frees nothing, and says so.
 pub async fn freeing_is_fenced<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -55,7 +56,7 @@ pub async fn freeing_is_fenced<F: Fixture>(f: &F) {
     still_running(f.store(), &owner).await;
 }
 
-/// Renewing with a foreign token renews nothing, and says so.
+/// R32: renewing with a foreign token renews nothing, and says so.
 pub async fn renewal_is_fenced<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -74,7 +75,7 @@ pub async fn renewal_is_fenced<F: Fixture>(f: &F) {
     );
 }
 
-/// Marking with a foreign token marks nothing, and says so.
+/// R32: marking with a foreign token marks nothing, and says so.
 pub async fn marking_is_fenced<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -87,7 +88,7 @@ pub async fn marking_is_fenced<F: Fixture>(f: &F) {
     still_running(f.store(), &owner).await;
 }
 
-/// An operator releases the claim that was looked up, and no later one.
+/// R32: an operator releases the claim that was looked up, and no later one.
 pub async fn release_is_fenced<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -111,7 +112,7 @@ pub async fn release_is_fenced<F: Fixture>(f: &F) {
     );
 }
 
-/// Resolving with a foreign token frees nothing, and shows whose the record is.
+/// R32, R62: resolving with a foreign token frees nothing, and shows whose the record is.
 pub async fn resolving_is_fenced<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -124,7 +125,7 @@ pub async fn resolving_is_fenced<F: Fixture>(f: &F) {
     still_running(f.store(), &owner).await;
 }
 
-/// A completed record is settled: its own token neither frees, releases, renews nor marks it.
+/// R32: a completed record is settled: its own token neither frees, releases, renews nor marks it.
 pub async fn a_completed_record_is_settled<F: Fixture>(f: &F) {
     let owner = claim("key");
     finish(f.store(), &owner, &created("first")).await;
@@ -141,7 +142,7 @@ pub async fn a_completed_record_is_settled<F: Fixture>(f: &F) {
     answers(store, &owner.id, &created("first")).await;
 }
 
-/// A record is completed once: a second completion by its own claim commits nothing.
+/// R32: a record is completed once: a second completion by its own claim commits nothing.
 pub async fn a_record_is_completed_once<F: Fixture>(f: &F) {
     let owner = claim("key");
     finish(f.store(), &owner, &created("first")).await;

@@ -7,7 +7,8 @@ use tower_idempotency_core::{Completion, Lease, Rollback, Store};
 use crate::Fixture;
 use crate::support::{PROMPT, SETTLED, acquire, begin, claim, created, effects, ensure, within};
 
-/// A guard that outlives the handler is told at once; when it drops, the writes are rolled back.
+/// R63: a guard that outlives the handler is told at once; when it drops, the writes are rolled
+/// back.
 pub async fn a_leaked_guard_is_told_at_once<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -32,7 +33,7 @@ pub async fn a_leaked_guard_is_told_at_once<F: Fixture>(f: &F) {
     ensure!(freed, Ok(true), "the claim outlives the leak");
 }
 
-/// The same of a roll-back.
+/// R63: the same of a roll-back.
 pub async fn a_leaked_guard_is_told_by_the_rollback<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -67,7 +68,7 @@ async fn reclaimed<F: Fixture>(f: &F, tx: &<F::Store as Store>::Tx, guard: F::Gu
     );
 }
 
-/// A leaked transaction is closed: its holder can end its use, nobody can begin another.
+/// R63: a leaked transaction is closed: its holder can end its use, nobody can begin another.
 pub async fn a_leaked_transaction_is_closed<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -94,7 +95,7 @@ pub async fn a_leaked_transaction_is_closed<F: Fixture>(f: &F) {
     .await;
 }
 
-/// A second use while the first lasts is an error: waiting for it would be a deadlock.
+/// R13: a second use while the first lasts is an error: waiting for it would be a deadlock.
 pub async fn a_second_use_is_refused<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -123,7 +124,7 @@ pub async fn a_second_use_is_refused<F: Fixture>(f: &F) {
     effects(f, "early", 0, "what was refused is not there").await;
 }
 
-/// A transaction that is over cannot be used: nobody begins anew what was answered.
+/// R63: a transaction that is over cannot be used: nobody begins anew what was answered.
 pub async fn a_finished_transaction_is_closed<F: Fixture>(f: &F) {
     let (completed, rolled_back) = (claim("completed"), claim("rolled-back"));
     for owner in [&completed, &rolled_back] {

@@ -35,13 +35,13 @@ fn shown(id: &RecordId) -> String {
     format!("{owner:?} {operation:?} {key:?}")
 }
 
-/// `a`, `A` and `a ` are three keys.
+/// R11: `a`, `A` and `a ` are three keys.
 pub async fn keys_are_compared_byte_for_byte<F: Fixture>(f: &F) {
     let keys = ["a", "A", "a ", " a", "a  ", "aa"];
     apart(f, keys.map(|key| id("owner", "publish", key))).await;
 }
 
-/// The keys of one owner are nothing to another.
+/// R11: the keys of one owner are nothing to another.
 pub async fn owners_are_apart<F: Fixture>(f: &F) {
     let shared = RecordId {
         owner: Owner::shared(),
@@ -51,7 +51,7 @@ pub async fn owners_are_apart<F: Fixture>(f: &F) {
     apart(f, [one, two, shared]).await;
 }
 
-/// Owners differ by case, by blanks, and by how a letter is composed.
+/// R11: owners differ by case, by blanks, and by how a letter is composed.
 pub async fn owners_are_compared_byte_for_byte<F: Fixture>(f: &F) {
     let owners = [
         "a",
@@ -65,19 +65,19 @@ pub async fn owners_are_compared_byte_for_byte<F: Fixture>(f: &F) {
     apart(f, owners.map(|owner| id(owner, "publish", "key"))).await;
 }
 
-/// One key is used for each operation by itself.
+/// R11: one key is used for each operation by itself.
 pub async fn operations_are_apart<F: Fixture>(f: &F) {
     let operations = ["publish", "remove", "POST /posts/{}"];
     apart(f, operations.map(|operation| id("owner", operation, "key"))).await;
 }
 
-/// Operations differ by case and by blanks.
+/// R11: operations differ by case and by blanks.
 pub async fn operations_are_compared_byte_for_byte<F: Fixture>(f: &F) {
     let operations = ["publish", "Publish", "publish "];
     apart(f, operations.map(|operation| id("owner", operation, "key"))).await;
 }
 
-/// Owner `a:b` with key `c` is not owner `a` with key `b:c`, whatever they are joined with.
+/// R11: owner `a:b` with key `c` is not owner `a` with key `b:c`, whatever they are joined with.
 pub async fn the_parts_of_an_identity_are_not_joined<F: Fixture>(f: &F) {
     for joint in [":", "/", "|", "-", "\u{1f}"] {
         let printable = joint != "\u{1f}";
@@ -96,7 +96,7 @@ pub async fn the_parts_of_an_identity_are_not_joined<F: Fixture>(f: &F) {
     apart(f, [id("ab", "o", "c"), id("a", "o", "bc")]).await;
 }
 
-/// The longest identities there can be are told apart by their last byte.
+/// R11: the longest identities there can be are told apart by their last byte.
 pub async fn the_longest_identities_are_apart<F: Fixture>(f: &F) {
     let text = |len: usize, last: char| format!("{}{last}", "x".repeat(len - 1));
     let (owner, operation, key) = (text(255, 'a'), text(128, 'a'), text(255, 'a'));
@@ -112,7 +112,7 @@ pub async fn the_longest_identities_are_apart<F: Fixture>(f: &F) {
     .await;
 }
 
-/// What means something to a database or a pattern means nothing in a key.
+/// R11: what means something to a database or a pattern means nothing in a key.
 pub async fn odd_characters_are_themselves<F: Fixture>(f: &F) {
     let keys = [
         "'", "''", "\"", "\\", "\\\\", "%", "_", "a%", "a_", "?", "$1", "--", ";", "{}", "NULL",
@@ -121,7 +121,7 @@ pub async fn odd_characters_are_themselves<F: Fixture>(f: &F) {
     apart(f, keys.map(|key| id("owner", "publish", key))).await;
 }
 
-/// Whoever asks for a record by another identity finds none.
+/// R11: whoever asks for a record by another identity finds none.
 pub async fn lookups_are_by_the_whole_identity<F: Fixture>(f: &F) {
     let claim = claim_of(id("owner", "publish", "key"));
     ensure!(

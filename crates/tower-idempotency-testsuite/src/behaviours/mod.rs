@@ -2,7 +2,7 @@
 //!
 //! Each takes a [`Fixture`] that is fresh and
 //! returns if its store has the behaviour. [`contract!`](crate::contract) makes a test of every
-//! one; [`all`] lists them.
+//! one; [`all`] lists them. `R<n>` is the rule of `protocol.md` that it shows.
 //!
 //! # Panics
 //!

@@ -52,7 +52,7 @@ pub async fn erasing_an_owner_spares_the_others<F: Fixture>(f: &F) {
     assert_eq!(erased, 0, "an owner without records has none to erase");
 }
 
-/// A request that is running while its owner is erased is rolled back.
+/// R60: a request that is running while its owner is erased is rolled back.
 pub async fn an_erased_request_is_rolled_back<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;

@@ -8,7 +8,7 @@ use crate::support::{
     same_answer, still_running, take_over,
 };
 
-/// One's own completed record is the proof of one's commit, with its result.
+/// R62: one's own completed record is the proof of one's commit, with its result.
 pub async fn resolving_proves_a_commit<F: Fixture>(f: &F) {
     let owner = claim("key");
     let response = created_with_ref("first", "resource");
@@ -22,7 +22,7 @@ pub async fn resolving_proves_a_commit<F: Fixture>(f: &F) {
     answers(f.store(), &owner.id, &response).await;
 }
 
-/// A claim that was not completed is freed.
+/// R62: a claim that was not completed is freed.
 pub async fn resolving_frees_a_claim<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -39,7 +39,7 @@ pub async fn resolving_frees_a_claim<F: Fixture>(f: &F) {
     );
 }
 
-/// The record of whoever took over is no proof, whether running or completed.
+/// R62: the record of whoever took over is no proof, whether running or completed.
 pub async fn resolving_shows_the_heir<F: Fixture>(f: &F) {
     let (dead, heir) = (claim("key"), claim("key"));
     acquire(f.store(), &dead).await;
@@ -61,7 +61,7 @@ pub async fn resolving_shows_the_heir<F: Fixture>(f: &F) {
     );
 }
 
-/// No record is no proof of anything.
+/// R62: no record is no proof of anything.
 pub async fn resolving_tells_that_there_is_none<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;

@@ -17,7 +17,7 @@ async fn comes_back<F: Fixture>(f: &F, key: &str, response: &StoredResponse) {
     }
 }
 
-/// Every byte from 0x00 to 0xFF comes back, in headers and body.
+/// R51: every byte from 0x00 to 0xFF comes back, in headers and body.
 pub async fn every_byte_comes_back<F: Fixture>(f: &F) {
     let bytes: Vec<u8> = (0..=u8::MAX).collect();
     let backwards: Vec<u8> = bytes.iter().rev().copied().collect();
@@ -25,25 +25,25 @@ pub async fn every_byte_comes_back<F: Fixture>(f: &F) {
     comes_back(f, "key", &response).await;
 }
 
-/// A body of a mebibyte comes back.
+/// R51: a body of a mebibyte comes back.
 pub async fn a_large_body_comes_back<F: Fixture>(f: &F) {
     let body: Vec<u8> = (0..=u8::MAX).cycle().take(1 << 20).collect();
     comes_back(f, "key", &StoredResponse::kept(StatusCode::OK, "", body)).await;
 }
 
-/// Empty headers and an empty body are a result that was kept.
+/// R51: empty headers and an empty body are a result that was kept.
 pub async fn an_empty_result_is_kept<F: Fixture>(f: &F) {
     let response = StoredResponse::kept(StatusCode::NO_CONTENT, "", "");
     comes_back(f, "key", &response).await;
 }
 
-/// A result that was not kept reads back as such, with its status.
+/// R43: a result that was not kept reads back as such, with its status.
 pub async fn a_result_that_was_not_kept_reads_back_as_such<F: Fixture>(f: &F) {
     let response = StoredResponse::not_kept(StatusCode::ACCEPTED);
     comes_back(f, "key", &response).await;
 }
 
-/// Every kind of success comes back with its own status.
+/// R51: every kind of success comes back with its own status.
 pub async fn every_status_comes_back<F: Fixture>(f: &F) {
     for code in [200, 201, 202, 203, 204, 205, 206, 207, 226, 299] {
         let status = StatusCode::from_u16(code).expect("a valid status");
@@ -52,7 +52,7 @@ pub async fn every_status_comes_back<F: Fixture>(f: &F) {
     }
 }
 
-/// An outcome that nobody knows reads back as such, and the key never runs again.
+/// R64: an outcome that nobody knows reads back as such, and the key never runs again.
 pub async fn an_unknown_outcome_reads_back_as_such<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -68,7 +68,7 @@ pub async fn an_unknown_outcome_reads_back_as_such<F: Fixture>(f: &F) {
     );
 }
 
-/// A completed record keeps its claim's token: the proof of whose commit it was.
+/// R62: a completed record keeps its claim's token: the proof of whose commit it was.
 pub async fn a_completed_record_keeps_its_token<F: Fixture>(f: &F) {
     let owner = claim("key");
     finish(f.store(), &owner, &created("first")).await;
@@ -80,7 +80,7 @@ pub async fn a_completed_record_keeps_its_token<F: Fixture>(f: &F) {
     );
 }
 
-/// What the request made is recorded, and read back by a lookup.
+/// R35: what the request made is recorded, and read back by a lookup.
 pub async fn a_resource_reference_is_recorded<F: Fixture>(f: &F) {
     let owner = claim("key");
     let longest = "é".repeat(127);

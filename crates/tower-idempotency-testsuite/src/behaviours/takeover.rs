@@ -10,7 +10,7 @@ use crate::support::{
     ensure, lookup, one_winner, race, still_running, take_over, told_to_retry,
 };
 
-/// A claim is alive until its time is over.
+/// R33: a claim is alive until its time is over.
 pub async fn a_claim_lives_until_its_time_is_over<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -23,7 +23,7 @@ pub async fn a_claim_lives_until_its_time_is_over<F: Fixture>(f: &F) {
     still_running(f.store(), &owner).await;
 }
 
-/// When its time is over, a claim is stale, and the next arrival takes it over.
+/// R33: when its time is over, a claim is stale, and the next arrival takes it over.
 pub async fn a_stale_claim_is_taken_over<F: Fixture>(f: &F) {
     let dead = claim("key");
     acquire(f.store(), &dead).await;
@@ -47,7 +47,7 @@ pub async fn a_stale_claim_is_taken_over<F: Fixture>(f: &F) {
     complete(f.store(), &heir, &created("heir's")).await;
 }
 
-/// How long a claim lives is its owner's setting, not that of whoever arrives.
+/// R33: how long a claim lives is its owner's setting, not that of whoever arrives.
 pub async fn staleness_is_the_owners_setting<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -63,7 +63,7 @@ pub async fn staleness_is_the_owners_setting<F: Fixture>(f: &F) {
     );
 }
 
-/// Of 64 arrivals at a stale claim, one takes it over.
+/// R33: of 64 arrivals at a stale claim, one takes it over.
 pub async fn racing_takeovers_have_one_winner<F: Fixture>(f: &F) {
     for round in 0..4 {
         let key = format!("key-{round}");
@@ -74,7 +74,8 @@ pub async fn racing_takeovers_have_one_winner<F: Fixture>(f: &F) {
     }
 }
 
-/// Who was taken over completes nothing: the outcome is `Lost`, the writes are rolled back.
+/// R32, R60: who was taken over completes nothing: the outcome is `Lost`, the writes are rolled
+/// back.
 pub async fn the_dead_owner_changes_nothing<F: Fixture>(f: &F) {
     let (dead, heir) = (claim("key"), claim("key"));
     acquire(f.store(), &dead).await;
@@ -103,7 +104,7 @@ pub async fn the_dead_owner_changes_nothing<F: Fixture>(f: &F) {
     answers(f.store(), &heir.id, &created("heir's")).await;
 }
 
-/// The dead owner changes nothing either when the heir has completed before.
+/// R32, R60: the dead owner changes nothing either when the heir has completed before.
 pub async fn the_dead_owner_comes_after_the_heir<F: Fixture>(f: &F) {
     let (dead, heir) = (claim("key"), claim("key"));
     acquire(f.store(), &dead).await;
@@ -130,7 +131,7 @@ pub async fn the_dead_owner_comes_after_the_heir<F: Fixture>(f: &F) {
     answers(f.store(), &heir.id, &created("heir's")).await;
 }
 
-/// An owner who wrote before the take-over commits exactly when nobody took over.
+/// R60: an owner who wrote before the take-over commits exactly when nobody took over.
 ///
 /// A store with one writer at a time may refuse the take-over for as long as the owner's
 /// transaction is open.
@@ -152,7 +153,7 @@ pub async fn writes_before_the_takeover_are_rolled_back<F: Fixture>(f: &F) {
     }
 }
 
-/// A take-over and a late completion at once: one of the two, never both.
+/// R33, R60: a take-over and a late completion at once: one of the two, never both.
 pub async fn a_takeover_excludes_a_late_completion<F: Fixture>(f: &F) {
     let second = f.second().await;
     for round in 0..24 {
@@ -197,7 +198,7 @@ async fn one_of_two<F: Fixture>(
     .await;
 }
 
-/// An owner who is late, but whom nobody took over, commits.
+/// R33: an owner who is late, but whom nobody took over, commits.
 pub async fn a_slow_owner_commits<F: Fixture>(f: &F) {
     let slow = claim("key");
     acquire(f.store(), &slow).await;
@@ -213,7 +214,7 @@ pub async fn a_slow_owner_commits<F: Fixture>(f: &F) {
     effects(f, "slow owner's", 1, "its writes are committed").await;
 }
 
-/// A renewed claim lives for another `stale_after` from then on.
+/// R34: a renewed claim lives for another `stale_after` from then on.
 pub async fn renewal_moves_staleness<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -230,7 +231,7 @@ pub async fn renewal_moves_staleness<F: Fixture>(f: &F) {
     take_over(f.store(), &claim("key")).await;
 }
 
-/// Renewal tells an owner that it was taken over, and leaves the heir's claim alone.
+/// R32, R34: renewal tells an owner that it was taken over, and leaves the heir's claim alone.
 pub async fn renewal_is_lost_with_the_claim<F: Fixture>(f: &F) {
     let (dead, heir) = (claim("key"), claim("key"));
     acquire(f.store(), &dead).await;
@@ -241,7 +242,8 @@ pub async fn renewal_is_lost_with_the_claim<F: Fixture>(f: &F) {
     still_running(f.store(), &heir).await;
 }
 
-/// A released request may still be running; it is then rolled back, also when the key is free.
+/// R32, R60: a released request may still be running; it is then rolled back, also when the key is
+/// free.
 pub async fn a_released_request_is_rolled_back<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;

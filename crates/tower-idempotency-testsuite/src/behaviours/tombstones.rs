@@ -57,7 +57,7 @@ async fn is_buried<F: Fixture>(f: &F, id: &RecordId) -> bool {
     matches!(record.state, RecordState::Tombstone)
 }
 
-/// Every completed record with that reference is buried, and the number said.
+/// R35: every completed record with that reference is buried, and the number said.
 pub async fn a_deletion_buries_and_counts<F: Fixture>(f: &F) {
     for key in ["one", "two"] {
         finish(f.store(), &claim(key), &created_with_ref(key, "resource")).await;
@@ -76,7 +76,7 @@ pub async fn a_deletion_buries_and_counts<F: Fixture>(f: &F) {
     assert_eq!(buried, 0, "what is buried is not buried again");
 }
 
-/// Only the records of that owner, operation and reference are buried, compared byte for byte.
+/// R35: only the records of that owner, operation and reference are buried, compared byte for byte.
 pub async fn a_deletion_buries_nothing_else<F: Fixture>(f: &F) {
     let bystanders = [
         ("stranger", "publish", "resource"),
@@ -114,7 +114,7 @@ pub async fn a_deletion_buries_nothing_else<F: Fixture>(f: &F) {
     );
 }
 
-/// A claim is never buried: what it makes is not known before it is completed.
+/// R35: a claim is never buried: what it makes is not known before it is completed.
 pub async fn a_deletion_buries_no_claim<F: Fixture>(f: &F) {
     let running = claim("running");
     acquire(f.store(), &running).await;
@@ -123,7 +123,7 @@ pub async fn a_deletion_buries_no_claim<F: Fixture>(f: &F) {
     crate::support::still_running(f.store(), &running).await;
 }
 
-/// A request that buries what it makes anew is not buried itself: its own record comes after.
+/// R35: a request that buries what it makes anew is not buried itself: its own record comes after.
 pub async fn a_request_does_not_bury_itself<F: Fixture>(f: &F) {
     finish(
         f.store(),
@@ -150,7 +150,8 @@ pub async fn a_request_does_not_bury_itself<F: Fixture>(f: &F) {
     answers(f.store(), &replacing.id, &response).await;
 }
 
-/// The tombstone stands or falls with the deleting handler's transaction, and keeps nobody waiting.
+/// R35: the tombstone stands or falls with the deleting handler's transaction, and keeps nobody
+/// waiting.
 pub async fn a_tombstone_is_rolled_back_with_its_deletion<F: Fixture>(f: &F) {
     let made = claim("made");
     finish(f.store(), &made, &created_with_ref("made", "resource")).await;
@@ -185,7 +186,7 @@ pub async fn a_tombstone_is_rolled_back_with_its_deletion<F: Fixture>(f: &F) {
     answers(f.store(), &made.id, &created("made")).await;
 }
 
-/// A request without a record buries too, when it commits.
+/// R8, R35: a request without a record buries too, when it commits.
 pub async fn an_unclaimed_request_buries<F: Fixture>(f: &F) {
     let made = claim("made");
     finish(f.store(), &made, &created_with_ref("made", "resource")).await;
@@ -201,7 +202,7 @@ pub async fn an_unclaimed_request_buries<F: Fixture>(f: &F) {
     assert!(is_buried(f, &made.id).await, "it is buried with the commit");
 }
 
-/// A tombstone answers so to every request, whatever it asks.
+/// R35: a tombstone answers so to every request, whatever it asks.
 pub async fn a_tombstone_answers_any_request<F: Fixture>(f: &F) {
     finish(
         f.store(),
@@ -219,7 +220,7 @@ pub async fn a_tombstone_answers_any_request<F: Fixture>(f: &F) {
     }
 }
 
-/// A tombstone keeps neither fingerprint nor result nor token, only what it is for.
+/// R35: a tombstone keeps neither fingerprint nor result nor token, only what it is for.
 pub async fn a_tombstone_keeps_no_result<F: Fixture>(f: &F) {
     let made = claim("made");
     finish(f.store(), &made, &created_with_ref("made", "resource")).await;
@@ -243,7 +244,7 @@ pub async fn a_tombstone_keeps_no_result<F: Fixture>(f: &F) {
     );
 }
 
-/// A tombstone never expires, also of a record that had a ttl, and no token frees it.
+/// R35: a tombstone never expires, also of a record that had a ttl, and no token frees it.
 pub async fn a_tombstone_never_expires<F: Fixture>(f: &F) {
     let made = with_ttl(claim("made"), MARGIN);
     finish(f.store(), &made, &created_with_ref("made", "resource")).await;

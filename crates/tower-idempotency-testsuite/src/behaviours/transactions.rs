@@ -5,7 +5,7 @@ use tower_idempotency_core::{ClaimOutcome, Completion, Lease, Rollback, Store};
 use crate::Fixture;
 use crate::support::{acquire, answer, answers, begin, claim, created, effects, ensure};
 
-/// The handler's writes become visible with the record, all of them, and not before.
+/// R50: the handler's writes become visible with the record, all of them, and not before.
 pub async fn writes_and_record_commit_together<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -27,7 +27,7 @@ pub async fn writes_and_record_commit_together<F: Fixture>(f: &F) {
     answers(&f.second().await, &owner.id, &created("first")).await;
 }
 
-/// A handler that never began its transaction is completed all the same.
+/// R50: a handler that never began its transaction is completed all the same.
 pub async fn completing_needs_no_transaction<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -40,7 +40,7 @@ pub async fn completing_needs_no_transaction<F: Fixture>(f: &F) {
     answers(&f.second().await, &owner.id, &created("first")).await;
 }
 
-/// A roll-back removes the handler's writes and leaves the claim, which is then freed.
+/// R54: a roll-back removes the handler's writes and leaves the claim, which is then freed.
 pub async fn rollback_removes_the_writes<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -65,7 +65,7 @@ pub async fn rollback_removes_the_writes<F: Fixture>(f: &F) {
     effects(f, "effect", 1, "a retry's write is the only one").await;
 }
 
-/// A roll-back of a transaction that was never begun is one.
+/// R54: a roll-back of a transaction that was never begun is one.
 pub async fn rolling_back_needs_no_transaction<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -79,7 +79,7 @@ pub async fn rolling_back_needs_no_transaction<F: Fixture>(f: &F) {
     ensure!(freed, Ok(true), "the claim outlives the roll-back");
 }
 
-/// A transaction that the handler ended itself is not ours, which is another thing than a lost
+/// R64: a transaction that the handler ended itself is not ours, which is another thing than a lost
 /// claim: some effect may be there. Once marked, the key answers that its outcome is unknown.
 pub async fn ended_by_hand_is_not_ours<F: Fixture>(f: &F) {
     let owner = claim("key");
@@ -106,7 +106,7 @@ pub async fn ended_by_hand_is_not_ours<F: Fixture>(f: &F) {
     );
 }
 
-/// What was written after the handler had ended its transaction is not taken for ours either.
+/// R64: what was written after the handler had ended its transaction is not taken for ours either.
 pub async fn written_after_the_end_is_not_ours<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;
@@ -122,7 +122,7 @@ pub async fn written_after_the_end_is_not_ours<F: Fixture>(f: &F) {
     ensure!(marked, Ok(true), "the record is still the owner's claim");
 }
 
-/// A roll-back tells that there was nothing left to roll back.
+/// R64: a roll-back tells that there was nothing left to roll back.
 pub async fn rolling_back_what_was_ended_by_hand<F: Fixture>(f: &F) {
     let owner = claim("key");
     acquire(f.store(), &owner).await;

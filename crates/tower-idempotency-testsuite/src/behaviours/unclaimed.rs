@@ -5,7 +5,7 @@ use tower_idempotency_core::{Completion, Lease, Rollback, Store};
 use crate::Fixture;
 use crate::support::{effects, ensure};
 
-/// The writes of a request without a record are committed.
+/// R8: the writes of a request without a record are committed.
 pub async fn an_unclaimed_request_commits<F: Fixture>(f: &F) {
     let tx = f.store().lend(Lease::unclaimed());
     f.write(&tx, "effect").await.expect("a handler can write");
@@ -23,7 +23,7 @@ pub async fn an_unclaimed_request_commits<F: Fixture>(f: &F) {
     );
 }
 
-/// They are rolled back where it failed.
+/// R8: they are rolled back where it failed.
 pub async fn an_unclaimed_request_rolls_back<F: Fixture>(f: &F) {
     let tx = f.store().lend(Lease::unclaimed());
     f.write(&tx, "effect").await.expect("a handler can write");
@@ -35,7 +35,7 @@ pub async fn an_unclaimed_request_rolls_back<F: Fixture>(f: &F) {
     effects(f, "effect", 0, "a rolled back write is gone").await;
 }
 
-/// A transaction that was never begun is committed and rolled back without one.
+/// R8: a transaction that was never begun is committed and rolled back without one.
 pub async fn an_unclaimed_request_needs_no_transaction<F: Fixture>(f: &F) {
     ensure!(
         f.store().commit(&f.store().lend(Lease::unclaimed())).await,
@@ -51,7 +51,7 @@ pub async fn an_unclaimed_request_needs_no_transaction<F: Fixture>(f: &F) {
     );
 }
 
-/// A held or ended transaction is told apart for unclaimed requests too.
+/// R8: a held or ended transaction is told apart for unclaimed requests too.
 pub async fn an_unclaimed_request_tells_what_is_wrong<F: Fixture>(f: &F) {
     let tx = f.store().lend(Lease::unclaimed());
     f.write(&tx, "leaked").await.expect("a handler can write");
@@ -85,7 +85,7 @@ pub async fn an_unclaimed_request_tells_what_is_wrong<F: Fixture>(f: &F) {
     );
 }
 
-/// A request that can have no transaction is refused one, and ends without.
+/// R9: a request that can have no transaction is refused one, and ends without.
 pub async fn a_refused_transaction_says_so<F: Fixture>(f: &F) {
     let tx = f.store().lend(Lease::refused("it has no name"));
     ensure!(
