@@ -105,7 +105,7 @@ fn display_string(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Base64 between colons (section 4.2.7), padded or not.
+/// Base64 between colons (section 4.2.7), whose padding may be missing, all of it or half.
 fn byte_sequence(rest: &[u8]) -> Option<&[u8]> {
     let after = skip_while(rest, |byte| {
         byte.is_ascii_alphanumeric() || b"+/".contains(&byte)
@@ -113,9 +113,11 @@ fn byte_sequence(rest: &[u8]) -> Option<&[u8]> {
     let digits = rest.len() - after.len();
     let closed = skip_while(after, |byte| byte == b'=');
     let padding = after.len() - closed.len();
-    let whole = match padding {
-        0 => digits % 4 != 1,
-        _ => (digits + padding).is_multiple_of(4) && padding <= 2,
+    let whole = match digits % 4 {
+        0 => padding == 0,
+        2 => padding <= 2,
+        3 => padding <= 1,
+        _ => false,
     };
     match closed {
         [b':', tail @ ..] if whole => Some(tail),
