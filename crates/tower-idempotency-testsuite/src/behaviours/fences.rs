@@ -161,3 +161,16 @@ pub async fn a_record_is_completed_once<F: Fixture>(f: &F) {
     .await;
     answers(f.store(), &owner.id, &created("first")).await;
 }
+
+/// R32: a second completion by its own claim changes nothing without a transaction either.
+pub async fn a_record_is_completed_once_without_a_transaction<F: Fixture>(f: &F) {
+    let owner = claim("key");
+    finish(f.store(), &owner, &created("first")).await;
+    let tx = f.store().lend(Lease::claimed(owner.clone()));
+    ensure!(
+        f.store().complete(&tx, &owner, &created("again")).await,
+        Completion::Lost | Completion::NotOurs | Completion::RolledBack(_),
+        "a second completion does not commit"
+    );
+    answers(f.store(), &owner.id, &created("first")).await;
+}

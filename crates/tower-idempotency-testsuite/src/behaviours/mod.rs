@@ -103,6 +103,7 @@ macro_rules! __behaviours {
             resolving_is_fenced
             a_completed_record_is_settled
             a_record_is_completed_once
+            a_record_is_completed_once_without_a_transaction
             a_claim_lives_until_its_time_is_over
             a_stale_claim_is_taken_over
             staleness_is_the_owners_setting

@@ -103,9 +103,9 @@ impl FlawedStore {
                 };
                 mine || unfenced
             }
-            State::Completed => match self.flaw {
-                Flaw::CompletesTheCompleted => mine,
-                Flaw::HeirOverwritten => !mine,
+            State::Completed => match (self.flaw, pending) {
+                (Flaw::CompletesTheCompleted, _) | (Flaw::BareCompletesTheCompleted, None) => mine,
+                (Flaw::HeirOverwritten, _) => !mine,
                 _ => false,
             },
             State::Tombstone => false,

@@ -33,6 +33,8 @@ pub(crate) enum Flaw {
     BareCompletionUnfenced,
     /// Completion compares tokens of claims, and takes completed records as they come.
     CompletesTheCompleted,
+    /// As [`Flaw::CompletesTheCompleted`], only where there is no transaction.
+    BareCompletesTheCompleted,
     /// The token is compared when the transaction begins, and trusted afterwards.
     FencedAtBegin,
     /// A completion that finds no record makes one.

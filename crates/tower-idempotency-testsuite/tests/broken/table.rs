@@ -25,6 +25,7 @@ pub(crate) const MEANT: &[(Flaw, &str, &str)] = &[
     (Flaw::ResolvingUnfenced,            "resolving_is_fenced",                           "resolving with a foreign token shows the owner's record"),
     (Flaw::StateUnfenced,                "a_completed_record_is_settled",                 "a completed record is not freed"),
     (Flaw::CompletesTheCompleted,        "a_record_is_completed_once",                    "a second completion does not commit"),
+    (Flaw::BareCompletesTheCompleted,    "a_record_is_completed_once_without_a_transaction", "a second completion does not commit"),
     (Flaw::StaleEarly,                   "a_claim_lives_until_its_time_is_over",          "a claim is alive before its time is over"),
     (Flaw::NeverStale,                   "a_stale_claim_is_taken_over",                   "a claim is stale when its time is over"),
     (Flaw::StalenessOfArrival,           "staleness_is_the_owners_setting",               "an impatient arrival does not shorten a claim"),
