@@ -70,6 +70,28 @@ on_every_database! {
     }
 }
 
+/// R32: neither the claim's impatience with locks nor its token outlive their statement and their
+/// transaction: whoever has the connection next waits as it pleases, and completes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_leaves_its_connection_as_it_was() {
+    let world = World::<Postgres>::with_connections(1).await;
+    let server = Server::start(effects_app(&world.layer())).await;
+    let client = Client::new(&server);
+    for act in [json!({"note": "x"}), json!({"note": "x", "answer": 400})] {
+        client
+            .post("/effects", &act.to_string().len().to_string(), &act)
+            .await;
+        let settings = "SELECT current_setting('lock_timeout'), \
+                        coalesce(current_setting('tower_idempotency.claim', true), '')";
+        let left: (String, String) = sqlx::query_as(settings)
+            .fetch_one(&world.pool)
+            .await
+            .expect("the settings");
+        assert_eq!(left, ("0".to_owned(), String::new()), "after {act}");
+    }
+    world.end().await;
+}
+
 /// R50, R51: on PostgreSQL a new key costs one round trip before its handler, a replay one in all,
 /// and so does a conflict; completion and COMMIT are two more than the handler's own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
