@@ -7,10 +7,11 @@ mod command;
 mod deny;
 mod engines;
 mod features;
-mod matrix;
 mod fuzz;
+mod matrix;
 mod metadata;
 mod migrations;
+mod mutants;
 mod packages;
 mod rules;
 mod table;
@@ -70,6 +71,9 @@ enum Task {
     /// Installs cargo-fuzz below the target folder where it is missing. What it finds is below
     /// `fuzz/artifacts`, with the command that repeats it.
     Fuzz(fuzz::Options),
+    /// Makes one small mistake after the other, to see whether a test notices.
+    #[command(subcommand)]
+    Mutants(mutants::Mutants),
     /// Runs all that has to pass before a change is merged.
     Ci,
     /// Checks that every rule of protocol.md is named by a test, and no other.
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
         Task::Matrix(options) => matrix::run(&workspace, &options),
         Task::Bench(options) => bench::run(&workspace, &options),
         Task::Fuzz(options) => fuzz::run(&workspace, &options),
+        Task::Mutants(mutants) => mutants::run(&workspace, &mutants),
         Task::Ci => ci::run_all(&workspace),
         Task::Rules => rules::run(&workspace),
     });

@@ -123,14 +123,15 @@ macro_rules! impl_driver {
             ) -> Result<u64, sqlx::Error> {
                 use $crate::driver::{Sending, Written as _, inline};
 
+                let sql = $crate::sent::statement(statement.sql());
                 let done = match sending {
                     Sending::Prepared => {
                         let values = bind(&statement.arrange(values))?;
-                        let query = sqlx::query_with(statement.sql(), values);
+                        let query = sqlx::query_with(sql, values);
                         query.execute(conn).await?
                     }
                     Sending::Plain(literal) => {
-                        let sql = inline(statement.sql(), values, literal);
+                        let sql = inline(sql, values, literal);
                         let query = sqlx::raw_sql(sqlx::AssertSqlSafe(sql));
                         query.execute(conn).await?
                     }
@@ -146,16 +147,17 @@ macro_rules! impl_driver {
             ) -> Result<Option<$crate::row::Row>, sqlx::Error> {
                 use $crate::driver::{Sending, Written as _, inline};
 
+                let sql = $crate::sent::statement(statement.sql());
                 // All rows, though there is one at most: `fetch_optional` ends a statement before
                 // SQLite commits it, and says nothing where it then does not.
                 let rows = match sending {
                     Sending::Prepared => {
                         let values = bind(&statement.arrange(values))?;
-                        let query = sqlx::query_with(statement.sql(), values);
+                        let query = sqlx::query_with(sql, values);
                         query.fetch_all(conn).await?
                     }
                     Sending::Plain(literal) => {
-                        let sql = inline(statement.sql(), values, literal);
+                        let sql = inline(sql, values, literal);
                         let query = sqlx::raw_sql(sqlx::AssertSqlSafe(sql));
                         sqlx::Executor::fetch_all(conn, query).await?
                     }
@@ -167,6 +169,7 @@ macro_rules! impl_driver {
                 conn: &mut Self::Connection,
                 sql: sqlx::SqlStr,
             ) -> Result<(), sqlx::Error> {
+                let sql = $crate::sent::composed(sql);
                 sqlx::raw_sql(sql).execute(conn).await.map(drop)
             }
         }

@@ -20,6 +20,7 @@ use crate::dialect::Dialect;
 use crate::driver::Sending;
 use crate::error::timed_out;
 use crate::loan::Loan;
+use crate::sent::composed;
 
 /// A transaction of ours, and the proof that it still is.
 pub(crate) struct Leash<DB: Dialect> {
@@ -69,7 +70,7 @@ impl<DB: Dialect> Leash<DB> {
         let token = hex(token);
         let savepoint = format!("tower_idempotency_{token}");
         let mut loan = Loan::of(pool).await?;
-        let begin = DB::begin(&token, &savepoint, claimed);
+        let begin = composed(DB::begin(&token, &savepoint, claimed));
         // sqlx counts it, and is not to end it.
         let begun = loan.run(async |conn: &mut DB::Connection| {
             let transaction = conn.begin_with(begin).await?;

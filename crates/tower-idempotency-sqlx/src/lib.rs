@@ -25,6 +25,7 @@ mod loan;
 mod migrate;
 mod queries;
 mod row;
+mod sent;
 mod store;
 mod sweep;
 mod tx;

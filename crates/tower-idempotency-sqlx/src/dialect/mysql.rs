@@ -14,6 +14,7 @@ use super::{ErrorClass, Sql};
 use crate::check::Finding;
 use crate::driver::{Driver, Sending, Value, Written};
 use crate::row::Row;
+use crate::sent::composed;
 
 impl_driver!(MySql, Placed, MySqlArguments, MySqlRow, Vec<u8>);
 
@@ -445,7 +446,7 @@ async fn answer(
     sql: &str,
     nonce: &str,
 ) -> Result<MySqlRow, sqlx::Error> {
-    let sql = AssertSqlSafe(sql.to_owned());
+    let sql = composed(AssertSqlSafe(sql.to_owned()).into_sql_str());
     let last = sqlx::raw_sql(sql).fetch_all(conn).await?.pop();
     let row = last.ok_or(sqlx::Error::RowNotFound)?;
     if row.try_get_unchecked::<Vec<u8>, _>(0)? == nonce.as_bytes() {
