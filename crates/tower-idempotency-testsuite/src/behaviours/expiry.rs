@@ -180,11 +180,25 @@ pub async fn purge_respects_its_limit<F: Fixture>(f: &F) {
         finish(f.store(), &owner, &created("first")).await;
     }
     f.age(TTL).await;
+    purges_two_at_a_time(f, "results").await;
+    for n in 0..5 {
+        acquire(f.store(), &claim(&format!("stale-{n}"))).await;
+    }
+    f.age(YEARS).await;
+    purges_two_at_a_time(f, "claims").await;
+}
+
+/// Of five that may be purged.
+async fn purges_two_at_a_time<F: Fixture>(f: &F, what: &str) {
     let mut purged = Vec::new();
     for _ in 0..4 {
         purged.push(purge(f, 2).await);
     }
-    assert_eq!(purged, [2, 2, 1, 0], "the purge respects its limit");
+    assert_eq!(
+        purged,
+        [2, 2, 1, 0],
+        "the purge of {what} respects its limit"
+    );
 }
 
 /// R37: an expired record that was replaced meanwhile is not deleted, whether running or completed.

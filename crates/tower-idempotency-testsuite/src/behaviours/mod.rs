@@ -112,6 +112,7 @@ macro_rules! __behaviours {
             the_dead_owner_comes_after_the_heir
             writes_before_the_takeover_are_rolled_back
             a_takeover_excludes_a_late_completion
+            a_takeover_excludes_a_late_renewal
             a_slow_owner_commits
             renewal_moves_staleness
             renewal_is_lost_with_the_claim

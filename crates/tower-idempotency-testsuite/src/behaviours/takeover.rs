@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tower_idempotency_core::{Claim, ClaimOutcome, Completion, Lease, RecordState, Store};
+use tower_idempotency_core::{
+    Claim, ClaimOutcome, Completion, Lease, RecordState, Store, StoreError,
+};
 
 use crate::Fixture;
 use crate::support::{
@@ -171,21 +173,46 @@ pub async fn a_takeover_excludes_a_late_completion<F: Fixture>(f: &F) {
     }
 }
 
-async fn one_of_two<F: Fixture>(
-    f: &F,
-    what: &str,
-    outcome: &Result<ClaimOutcome, tower_idempotency_core::StoreError>,
-    completion: &Completion,
-) {
-    let taken_over = match outcome {
+/// R33, R34: a take-over and a late renewal at once: whoever is told that the claim lives has it.
+pub async fn a_takeover_excludes_a_late_renewal<F: Fixture>(f: &F) {
+    let second = f.second().await;
+    for round in 0..24 {
+        let key = format!("key-{round}");
+        let (owner, rival) = (claim(&key), claim(&key));
+        acquire(f.store(), &owner).await;
+        f.age(STALE_AFTER).await;
+        let (outcome, renewed) = tokio::join!(second.claim(&rival), f.store().renew(&owner));
+        let renewed = match renewed {
+            Ok(renewed) => renewed,
+            Err(error) if told_to_retry(&error) => false,
+            Err(error) => panic!("a renewal failed: {error:?}"),
+        };
+        assert!(
+            !(taken_over(&outcome) && renewed),
+            "a claim is either taken over or renewed: it was both"
+        );
+    }
+}
+
+/// Whether an arrival at a stale claim got it.
+fn taken_over(outcome: &Result<ClaimOutcome, StoreError>) -> bool {
+    match outcome {
         Ok(ClaimOutcome::Acquired { taken_over: true }) => true,
         Ok(ClaimOutcome::InProgress | ClaimOutcome::Completed(_)) => false,
         Err(error) if told_to_retry(error) => false,
         other => panic!("an arrival at a stale claim got {other:?}"),
-    };
+    }
+}
+
+async fn one_of_two<F: Fixture>(
+    f: &F,
+    what: &str,
+    outcome: &Result<ClaimOutcome, StoreError>,
+    completion: &Completion,
+) {
     let committed = matches!(completion, Completion::Committed);
     assert!(
-        !(taken_over && committed),
+        !(taken_over(outcome) && committed),
         "a claim is either taken over or completed: it was both"
     );
     let count = u64::from(committed);

@@ -13,6 +13,8 @@ pub(crate) enum Flaw {
     ReplaceUnfenced,
     /// It is replaced if it bears the token that was read, whatever has become of it.
     ReplaceIgnoresState,
+    /// It is replaced though its claim was renewed since it was read.
+    ReplaceIgnoresRenewal,
     /// A dropped claim leaves its connection in an open transaction, where later claims vanish.
     DroppedClaimPoisons,
     /// An arrival that is turned away because the store is busy leaves its claim.
@@ -132,6 +134,8 @@ pub(crate) enum Flaw {
     PurgesByClaimedAt,
     PurgesTombstones,
     PurgeUnlimited,
+    /// The limit is for results alone.
+    PurgesAllClaims,
     /// The purge deletes what it had found, without looking again.
     PurgesReplaced,
     BuriesOne,

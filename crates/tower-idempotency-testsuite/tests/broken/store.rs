@@ -101,6 +101,7 @@ impl Store for FlawedStore {
         }
         let was_poisoned = self.poisoned.swap(true, Ordering::SeqCst);
         loop {
+            let until = self.data().rows.get(&place).map(|row| row.stale_at);
             let seen = match self.read(&claim.id) {
                 None => None,
                 Some(record) => {
@@ -126,7 +127,10 @@ impl Store for FlawedStore {
                     self.is(Flaw::ReplaceUnfenced)
                         || found.is_some_and(|row| {
                             let same = (row.state == State::Claimed) == stale;
-                            row.token == seen && (same || self.is(Flaw::ReplaceIgnoresState))
+                            row.token == seen
+                                && (same || self.is(Flaw::ReplaceIgnoresState))
+                                && (until == Some(row.stale_at)
+                                    || self.is(Flaw::ReplaceIgnoresRenewal))
                         })
                 }
             };
@@ -429,8 +433,11 @@ impl Store for FlawedStore {
             State::Completed => row.expired(now, self.flaw),
             State::Tombstone => self.is(Flaw::PurgesTombstones),
         };
+        let result = |row: &Row| row.state == State::Completed && doomed(row);
+        let results = self.data().rows.values().any(result);
         let limit = match self.flaw {
             Flaw::PurgeUnlimited => usize::MAX,
+            Flaw::PurgesAllClaims if !results => usize::MAX,
             _ => usize::try_from(limit).unwrap_or(usize::MAX),
         };
         let found: Vec<_> = {
