@@ -62,7 +62,7 @@ async fn impatient(journal: SqliteJournalMode) -> World<Sqlite> {
     World::over(database, pool).await
 }
 
-/// A handler that stops before its transaction or after its write, or has none.
+/// A handler that stops before its transaction, after its read or after its write, or has none.
 fn staged(
     layer: &IdempotencyLayer<SqlxStore<Sqlite>>,
     stage: &Arc<Stage>,
@@ -80,6 +80,11 @@ fn staged(
                 stage.pause().await;
             }
             let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
+            if place == "read" {
+                let read = sqlx::query("SELECT note FROM effect");
+                read.fetch_all(&mut *conn).await.expect("a read");
+                stage.pause().await;
+            }
             Sqlite::insert(&mut conn, "x").await.expect("an insert");
             if place == "after" {
                 stage.pause().await;
@@ -238,4 +243,29 @@ async fn a_completion_gives_way_to_a_long_lock() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_gives_way_to_a_long_reader() {
     locked_out(SqliteJournalMode::Delete, "after", "read", "conflict-retry").await;
+}
+
+/// R50: what a handler has read is still so when it writes. Nobody writes in between, so that its own
+/// write is never refused for a snapshot that has grown old, which no time-out would wait for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_reads_first_has_the_lock_already() {
+    let world = World::<Sqlite>::new().await;
+    let stage = Stage::new();
+    let server = Server::start(staged(&world.layer(), &stage, "read")).await;
+    let client = Client::new(&server);
+    let sent = tokio::spawn(async move { client.post("/", "k", &json!({})).await });
+    stage.reached().await;
+
+    let other = Sqlite::connect(&world.database, 1).await;
+    let mut conn = other.acquire().await.unwrap();
+    let writing = Sqlite::insert(&mut conn, "other");
+    let written = timeout(Duration::from_millis(200), writing).await;
+    assert!(written.is_err(), "somebody wrote in between: {written:?}");
+
+    stage.go_on();
+    assert_eq!(sent.await.unwrap().status, StatusCode::CREATED);
+    assert_eq!(world.effects("x").await, 1);
+    drop(conn);
+    other.close().await;
+    world.end().await;
 }
