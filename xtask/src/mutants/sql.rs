@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -187,21 +186,21 @@ fn build(workspace: &Workspace, test: &str) -> Outcome<PathBuf> {
     ]);
     building.args(["--test", test, "--message-format", "json"]);
     let messages = command::output(&mut building)?;
-    let executable = messages.lines().filter_map(|line| {
+    let mut executables = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         let named = message["target"]["name"] == test;
         let executable = message["executable"].as_str().filter(|_| named)?;
         Some(PathBuf::from(executable))
     });
-    executable
-        .last()
+    executables
+        .next_back()
         .ok_or_else(|| format!("no test {test} was built").into())
 }
 
 /// Builds beside all else, which has no mutants in it.
 fn cargo(workspace: &Workspace) -> Command {
     let mut command = command::cargo(workspace);
-    let mut flags = env::var_os("RUSTFLAGS").unwrap_or_else(OsString::new);
+    let mut flags = env::var_os("RUSTFLAGS").unwrap_or_default();
     flags.push(" --cfg sql_mutants");
     command
         .env("RUSTFLAGS", flags)
