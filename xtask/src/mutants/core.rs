@@ -21,7 +21,7 @@ pub(super) fn run(workspace: &Workspace, arguments: &[String]) -> Outcome {
         return Err(format!("{}: {status}", command::shown(&quick)).into());
     }
     Runtime::new()?.block_on(async {
-        let engines = Engines::start().await?;
+        let engines = Engines::start(None).await?;
         let mut thorough = cargo_mutants(workspace, &program, "end-to-end");
         thorough
             .arg("--iterate")

@@ -61,7 +61,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Outcome {
         .map(|test| build(workspace, test))
         .collect::<Outcome<_>>()?;
     Runtime::new()?.block_on(async {
-        let engines = Engines::start().await?;
+        let engines = Engines::start(None).await?;
         let survivors = survivors(&mutants, &tests, &engines).await;
         engines.stop().await?;
         let survivors = survivors?;
