@@ -25,6 +25,7 @@ mod loan;
 mod migrate;
 mod queries;
 mod row;
+#[cfg_attr(sql_mutants, path = "sent/mutants.rs")]
 mod sent;
 mod store;
 mod sweep;
