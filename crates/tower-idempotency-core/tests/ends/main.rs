@@ -14,11 +14,11 @@ use tokio::task::JoinError;
 use tokio::time::sleep;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_idempotency_core::{
-    Claim, ClaimOutcome, ClaimToken, Completion, Fingerprint, IdempotencyLayer, Owner, Problem,
-    Record, RecordState, Resolution, Rollback, StoreError, StoredResponse,
+    Claim, ClaimOutcome, ClaimToken, Completion, Fingerprint, IdempotencyLayer, Lease, Owner,
+    Problem, Record, RecordState, Resolution, Rollback, StoreError, StoredResponse,
 };
 
-use crate::store::{Script, Scripted};
+use crate::store::{Claims, Commits, Completes, Looks, Resolves, Script, Scripted};
 
 const CREATED: StatusCode = StatusCode::CREATED;
 const SHARED: [&str; 2] = ["claim", "complete"];
@@ -116,10 +116,7 @@ async fn a_commit_is_answered() {
 /// R61: a completion that certainly failed frees the key, and is told by what a retry can do.
 #[tokio::test(start_paused = true)]
 async fn a_failed_completion_frees() {
-    let cases: [(
-        fn(&tower_idempotency_core::Lease) -> Option<Completion>,
-        &str,
-    ); 4] = [
+    let cases: [(Completes, &str); 4] = [
         (
             |_| Some(Completion::RolledBack(StoreError::conflict("x"))),
             "503 ConflictRetry",
@@ -151,7 +148,7 @@ async fn a_failed_completion_frees() {
 /// R60: who lost the claim answers with the record that is there, and frees nothing.
 #[tokio::test(start_paused = true)]
 async fn a_lost_claim_answers_with_the_heirs_record() {
-    let cases: [(fn(ClaimToken) -> Result<Option<Record>, StoreError>, &str); 7] = [
+    let cases: [(Looks, &str); 7] = [
         (|_| Ok(Some(completed(theirs(), fingerprint()))), "replay"),
         (
             |_| Ok(Some(completed(theirs(), Fingerprint::from_stored("hs1:")))),
@@ -229,7 +226,7 @@ async fn a_leak_is_reclaimed() {
 /// R62: a commit in doubt is a success only by the record's own proof.
 #[tokio::test(start_paused = true)]
 async fn a_commit_in_doubt_is_resolved() {
-    let cases: [(fn(&Claim) -> Result<Resolution, StoreError>, &str); 6] = [
+    let cases: [(Resolves, &str); 6] = [
         (
             |_| Ok(Resolution::Committed(StoredResponse::not_kept(CREATED))),
             "201",
@@ -273,7 +270,7 @@ async fn a_hanging_completion_is_judged_by_its_phase() {
     };
     assert_eq!(send(silent).await.1, ["claim", "complete", "resolve"]);
 
-    let committing = |lease: &tower_idempotency_core::Lease| {
+    let committing = |lease: &Lease| {
         lease.proving();
         lease.committing();
         None
@@ -285,7 +282,7 @@ async fn a_hanging_completion_is_judged_by_its_phase() {
     .await;
     assert_eq!(asked, ["claim", "complete", "resolve"]);
 
-    let proving = |lease: &tower_idempotency_core::Lease| {
+    let proving = |lease: &Lease| {
         lease.proving();
         None
     };
@@ -297,11 +294,11 @@ async fn a_hanging_completion_is_judged_by_its_phase() {
     assert_eq!(told, "503 ConflictRetry");
     assert_eq!(asked, ["claim", "complete", "free"]);
 
-    let unmatched = |lease: &tower_idempotency_core::Lease| {
+    let unmatched = |lease: &Lease| {
         lease.unmatched();
         None
     };
-    let cases: [(fn(ClaimToken) -> Result<Option<Record>, StoreError>, bool); 6] = [
+    let cases: [(Looks, bool); 6] = [
         (|mine| Ok(Some(claimed(mine, false))), true),
         (|_| Ok(None), true),
         (|_| down(), true),
@@ -403,7 +400,7 @@ async fn a_claim_without_an_answer_is_freed() {
 /// R51, R52, R53: who does not get the claim runs nothing, and changes nothing.
 #[tokio::test(start_paused = true)]
 async fn who_is_turned_away_changes_nothing() {
-    let cases: [(fn() -> Result<ClaimOutcome, StoreError>, &str); 4] = [
+    let cases: [(Claims, &str); 4] = [
         (
             || {
                 Ok(ClaimOutcome::Completed(StoredResponse::kept(
@@ -433,7 +430,7 @@ async fn who_is_turned_away_changes_nothing() {
 /// R8: a request without a record is a success only if its transaction was committed.
 #[tokio::test(start_paused = true)]
 async fn without_a_record_only_a_commit_is_a_success() {
-    let cases: [(fn() -> Completion, &str); 7] = [
+    let cases: [(Commits, &str); 7] = [
         (|| Completion::Committed, "201"),
         (
             || Completion::RolledBack(StoreError::conflict("x")),

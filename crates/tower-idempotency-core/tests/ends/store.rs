@@ -7,19 +7,25 @@ use tower_idempotency_core::{
     Rollback, Store, StoreError, StoredResponse, TombstoneResource, TxError,
 };
 
+pub(crate) type Claims = fn() -> Result<ClaimOutcome, StoreError>;
+/// `None` where it never ends.
+pub(crate) type Completes = fn(&Lease) -> Option<Completion>;
+pub(crate) type Commits = fn() -> Completion;
+pub(crate) type Resolves = fn(&Claim) -> Result<Resolution, StoreError>;
+pub(crate) type Looks = fn(ClaimToken) -> Result<Option<Record>, StoreError>;
+
 /// What the store answers.
 #[derive(Clone, Copy)]
 pub(crate) struct Script {
-    pub(crate) claim: fn() -> Result<ClaimOutcome, StoreError>,
-    /// `None` where it never ends.
-    pub(crate) complete: fn(&Lease) -> Option<Completion>,
-    pub(crate) commit: fn() -> Completion,
+    pub(crate) claim: Claims,
+    pub(crate) complete: Completes,
+    pub(crate) commit: Commits,
     pub(crate) rollback: Rollback,
     pub(crate) reclaim: Rollback,
-    pub(crate) resolve: fn(&Claim) -> Result<Resolution, StoreError>,
+    pub(crate) resolve: Resolves,
     pub(crate) free: fn() -> Result<bool, StoreError>,
     pub(crate) mark: fn() -> Result<bool, StoreError>,
-    pub(crate) lookup: fn(ClaimToken) -> Result<Option<Record>, StoreError>,
+    pub(crate) lookup: Looks,
 }
 
 impl Script {
