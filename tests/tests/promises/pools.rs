@@ -205,6 +205,35 @@ on_every_server! {
     }
 }
 
+on_every_server! {
+    /// R33, R53: nor does an arrival at a stale claim wait, where its owner is in the middle of completing it.
+    async fn a_slow_completion_keeps_no_heir_waiting<D>() {
+        let world = World::<D>::new().await;
+        let server = Server::start(effects_app(&world.layer())).await;
+        let client = Client::new(&server);
+        let act = json!({"note": "x", "wait_ms": 2_000});
+        let owner = tokio::spawn({
+            let (client, act) = (client.clone(), act.clone());
+            async move { client.post("/effects", "k", &act).await }
+        });
+        while world.records("k", "claimed").await == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        world.age(Duration::from_secs(600)).await;
+        let mut completing = world.pool.begin().await.unwrap();
+        let lock = "UPDATE {records} AS r SET claimed_at = claimed_at WHERE r.key = 'k'";
+        D::run(&mut completing, lock).await.unwrap();
+        let started = Instant::now();
+        let heir = client.post("/effects", "k", &act).await;
+        assert_eq!(heir.problem(), "in-progress");
+        assert!(started.elapsed() < Duration::from_millis(1_500), "took {:?}", started.elapsed());
+        completing.rollback().await.unwrap();
+        assert_eq!(owner.await.unwrap().status, StatusCode::CREATED);
+        assert_eq!(world.effects("x").await, 1);
+        world.end().await;
+    }
+}
+
 /// R53: on MySQL and MariaDB claims lock no gaps: neighbouring keys that are claimed, completed and freed
 /// at once never wait for each other's transactions, and none of them is a deadlock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
