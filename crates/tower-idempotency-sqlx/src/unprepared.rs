@@ -18,6 +18,10 @@ impl SqlxStore<Postgres> {
     /// planning. Only the layer's own statements are sent so: a handler's need `.persistent(false)`
     /// there, which is right inside of its [`Tx`](crate::Tx), and nowhere else.
     ///
+    /// The values are then part of what sqlx logs of a statement (by default where it takes longer than
+    /// a second), and the server of one that fails: keys and results, as hexadecimal digits. Switch the
+    /// former off with `.log_slow_statements(LevelFilter::Off, ..)` and `.log_statements(..)`.
+    ///
     /// ```no_run
     /// # fn layer(pool: sqlx::PgPool) {
     /// use tower_idempotency_core::IdempotencyLayer;
