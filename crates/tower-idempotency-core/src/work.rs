@@ -114,7 +114,20 @@ impl<S: Store> Shared<S> {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        match self.acquire(&arrival.claim).await {
+        let acquired = tokio::select! {
+            biased;
+            acquired = self.acquire(&arrival.claim) => acquired.map_err(|error| {
+                log_store_failure("claim", &error);
+                outcome_is("store-failure");
+                error.problem()
+            }),
+            // It may wait for the store for longer than a drain has time to.
+            () = self.gate.aborted() => {
+                outcome_is("drained");
+                Err(ProblemKind::Busy.into())
+            }
+        };
+        match acquired {
             Ok(ClaimOutcome::Acquired { .. }) => {}
             Ok(outcome) => {
                 outcome_is(outcome_name(&outcome));
@@ -125,11 +138,9 @@ impl<S: Store> Shared<S> {
                 });
                 return;
             }
-            Err(error) => {
-                log_store_failure("claim", &error);
-                outcome_is("store-failure");
+            Err(problem) => {
                 entry.release_permit();
-                let _ = report.send(Attempt::Over(Report::Problem(error.problem())));
+                let _ = report.send(Attempt::Over(Report::Problem(problem)));
                 // The claim may have been made though its answer was lost, and may even come to be
                 // made after the first of these.
                 self.free(&arrival.claim).await;

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use end_to_end::{Answer, Client, Server, TestDb, World, effects_app, on_every_database};
+use end_to_end::{
+    Answer, Client, Server, TestDb, World, effects_app, on_every_database, on_every_server,
+};
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -98,5 +100,45 @@ on_every_database! {
     /// R59: likewise where there is no time to wait.
     async fn draining_under_load_drops_all<D>() {
         drained::<D>(Duration::ZERO).await;
+    }
+}
+
+on_every_server! {
+    /// R59: a claim that hangs in the database holds nobody up: it is answered 503 once there is no
+    /// more time, and what it may still come to claim is freed.
+    async fn draining_waits_for_no_claim<D>() {
+        let world = World::<D>::new().await;
+        let layer = world.layer();
+        let server = Server::start(effects_app(&layer)).await;
+        let client = Client::new(&server);
+        let mut lock = world.pool.acquire().await.unwrap();
+        let (locking, unlocking) = match D::NAME {
+            "MySQL" => ("LOCK TABLES {records} WRITE", "UNLOCK TABLES"),
+            _ => ("BEGIN; LOCK TABLE {records}", "ROLLBACK"),
+        };
+        D::run(&mut lock, locking).await.unwrap();
+        let hanging = tokio::spawn(async move {
+            client.post("/effects", "k", &json!({"note": "k"})).await
+        });
+        let waiting = match D::NAME {
+            "MySQL" => "SELECT count(*) FROM information_schema.processlist \
+                 WHERE db = database() AND state LIKE concat('%metadata lock', $1)",
+            _ => "SELECT count(*) FROM pg_locks WHERE NOT granted AND $1 = '' \
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        };
+        while D::count(&world.pool, waiting, "").await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+
+        let draining = tokio::spawn(async move { layer.drain(Duration::ZERO).await });
+        let answer = timeout(Duration::from_secs(4), hanging).await;
+        let answer = answer.expect("not as long as the database").unwrap();
+        assert_eq!(answer.problem(), "busy");
+        D::run(&mut lock, unlocking).await.unwrap();
+        assert_eq!(draining.await.unwrap(), 0, "nothing is left");
+        drop(lock);
+        assert_eq!(world.records("k", "claimed").await, 0);
+        assert_eq!(world.effects("k").await, 0);
+        world.end().await;
     }
 }
