@@ -170,16 +170,16 @@ impl<S: Store> Shared<S> {
         self.insist("freeing", || self.store.free(claim)).await
     }
 
-    /// Marks that some effect may be there. Says whether that could be done.
-    async fn mark_unknown(&self, claim: &Claim) -> bool {
-        let marked = self.insist("marking", || self.store.mark_unknown(claim));
-        marked.await.is_some()
+    /// Marks that some effect may be there, and says whether the record was still this claim's.
+    async fn mark_unknown(&self, claim: &Claim) -> Option<bool> {
+        self.insist("marking", || self.store.mark_unknown(claim))
+            .await
     }
 
     /// Goes on marking until it is done, or the layer is drained: staleness would let the key run
     /// again.
     pub(crate) async fn keep_marking(&self, claim: &Claim) {
-        while !self.mark_unknown(claim).await {
+        while self.mark_unknown(claim).await.is_none() {
             tokio::select! {
                 () = sleep(Duration::from_millis(100)) => {}
                 () = self.gate.aborted() => return,
@@ -226,10 +226,23 @@ impl<S: Store> Shared<S> {
         );
         outcome_is("transaction-lost");
         let left = match self.mark_unknown(claim).await {
-            true => Left::Nothing,
-            false => Left::Unmarked,
+            Some(true) => Left::Nothing,
+            Some(false) => return (self.marked_or_lost(claim).await, Left::Nothing),
+            None => Left::Unmarked,
         };
         (Report::Problem(ProblemKind::TransactionLost.into()), left)
+    }
+
+    /// There was nothing to mark: an earlier try has done it, and its answer was lost, or the claim is
+    /// somebody else's by now.
+    async fn marked_or_lost<R, E>(&self, claim: &Claim) -> Report<R, E> {
+        let record = self.insist("lookup", || self.store.lookup(&claim.id)).await;
+        match record.flatten().map(|record| record.state) {
+            Some(RecordState::Completed { token, .. }) if token == claim.token => {
+                Report::Problem(ProblemKind::TransactionLost.into())
+            }
+            _ => self.lost(claim).await,
+        }
     }
 
     /// Finds out whether a commit in doubt happened, by positive proof.

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::post;
-use end_to_end::{Client, Server, TestDb, World, on_every_database};
+use end_to_end::{Client, Server, TestDb, World, on_every_database, on_every_server};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
@@ -136,4 +136,44 @@ async fn a_slow_owner_with_an_open_transaction_changes_nothing() {
         (0, 1)
     );
     world.end().await;
+}
+
+on_every_server! {
+    /// R60, R64: an owner who has ended its transaction by hand, and was then taken over, answers with
+    /// the other's result: that of its own is not to be had any more.
+    async fn an_owner_without_claim_or_transaction_answers_with_the_others_result<D>() {
+        let world = World::<D>::new().await;
+        let gate = Arc::new(Gate::default());
+        let handler = {
+            let gate = Arc::clone(&gate);
+            move |tx: Tx<D>| {
+                let gate = Arc::clone(&gate);
+                async move {
+                    let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
+                    if gate.passed.swap(true, Ordering::SeqCst) {
+                        return Ok::<_, axum::response::Response>((StatusCode::CREATED, "quick"));
+                    }
+                    D::run(&mut conn, "ROLLBACK").await.unwrap();
+                    gate.reached.notify_one();
+                    gate.go_on.notified().await;
+                    Ok((StatusCode::NOT_FOUND, "slow"))
+                }
+            }
+        };
+        let server = Server::start(Router::new().route("/", post(handler).layer(world.layer()))).await;
+        let client = Client::new(&server);
+        let slow = tokio::spawn({
+            let client = client.clone();
+            async move { client.post("/", "k", &json!({})).await }
+        });
+        gate.reached.notified().await;
+        D::age(&world.pool, 400_000).await;
+        let quick = client.post("/", "k", &json!({})).await;
+        assert_eq!(quick.status, StatusCode::CREATED);
+        gate.go_on.notify_one();
+        let slow = slow.await.unwrap();
+        assert!(slow.is_replay(), "{:?}", slow.status);
+        assert_eq!((slow.status, &slow.body), (quick.status, &quick.body));
+        world.end().await;
+    }
 }
