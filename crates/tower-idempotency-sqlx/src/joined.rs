@@ -145,13 +145,18 @@ impl<DB: Dialect> Joined<DB> {
             // One of them may be to blame. Alone, each meets its own error.
             Ok(Err(_)) | Err(_) => return,
         };
+        let mut abandoned = Vec::new();
         for Waiting { claim, reply } in waiting {
             let found = rows.iter().position(|(token, _)| *token == claim.token);
             let row = found.map(|found| rows.swap_remove(found).1);
             let acquired = row.as_ref().is_some_and(Row::is_acquired);
             if reply.send(Ok(row)).is_err() && acquired {
-                self.free(&claim).await;
+                abandoned.push(claim);
             }
+        }
+        // Once all have their answers: nobody waits for what is done for those who have gone.
+        for claim in abandoned {
+            self.free(&claim).await;
         }
     }
 
@@ -177,16 +182,18 @@ impl<DB: Dialect> Joined<DB> {
 
 impl<DB: Dialect> Drop for Turn<DB> {
     fn drop(&mut self) {
-        let mut line = self.0.line();
         let runtime = Handle::try_current();
+        let mut line = self.0.line();
+        let most = line.waiting.len().min(MOST);
+        let rest = line.waiting.split_off(most);
+        let waiting = mem::replace(&mut line.waiting, rest);
         match runtime {
-            Ok(runtime) if !line.waiting.is_empty() => {
-                let most = line.waiting.len().min(MOST);
-                let rest = line.waiting.split_off(most);
-                let waiting = mem::replace(&mut line.waiting, rest);
-                let joined = Arc::clone(&self.0);
+            Ok(runtime) if most > 0 => {
+                // Not with the line locked: a runtime that goes down drops the task, and its turn.
+                drop(line);
+                let turn = Turn(Arc::clone(&self.0));
                 runtime.spawn(async move {
-                    let turn = Turn(Arc::clone(&joined));
+                    let joined = Arc::clone(&turn.0);
                     joined.together(turn, waiting).await;
                 });
             }
@@ -196,5 +203,42 @@ impl<DB: Dialect> Drop for Turn<DB> {
                 line.waiting.clear();
             }
         }
+    }
+}
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use std::sync::Arc;
+
+    use sqlx::{PgPool, Postgres};
+    use tokio::runtime::Builder;
+    use tower_idempotency_core::{Claim, Fingerprint, IdempotencyKey, Operation, Owner, RecordId};
+
+    use super::{Joined, TURNS};
+    use crate::driver::Sending;
+
+    /// A turn that is handed on where the runtime goes down comes back: otherwise every later claim
+    /// would wait in line for nobody.
+    #[test]
+    fn a_turn_survives_its_runtime() {
+        let id = RecordId {
+            owner: Owner::shared(),
+            operation: Operation::from_static("publish"),
+            key: IdempotencyKey::from_text("k").unwrap(),
+        };
+        let claim = Claim::new(id, Fingerprint::from_stored("hs1:"));
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let handle = runtime.handle().clone();
+        let entered = handle.enter();
+        let pool = PgPool::connect_lazy("postgres://nobody@localhost/nowhere").unwrap();
+        let joined = Arc::new(Joined::<Postgres>::new(pool, Sending::Prepared, false));
+        let turns: Vec<_> = (0..TURNS).map(|_| joined.enter(&claim).ok()).collect();
+        assert!(turns.iter().all(Option::is_some));
+        let mut waiting = joined.enter(&claim).err().unwrap();
+        drop(runtime);
+        drop(turns);
+        assert_eq!(joined.line().turns, 0);
+        assert!(waiting.try_recv().is_err(), "it goes alone");
+        drop(entered);
     }
 }
