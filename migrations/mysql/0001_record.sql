@@ -64,8 +64,8 @@ CREATE TABLE IF NOT EXISTS tower_idempotency_record (
 ) ENGINE = InnoDB;
 
 -- The transactions of handlers that have begun, each with the token of its claim: rows that are never
--- seen, for they are deleted before the commit. One that is there tells that a handler committed by
--- hand, and from what a deadlock has rolled back.
+-- seen, for they are deleted before the commit. Where a transaction has gone, one that is there tells
+-- that a handler committed it by hand, and none that a deadlock rolled it back.
 CREATE TABLE IF NOT EXISTS tower_idempotency_begun (
     token BINARY(16) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB;

@@ -38,8 +38,9 @@ struct Arguments {
 enum Task {
     /// Runs all tests, on real databases.
     ///
-    /// Finds PostgreSQL's server or installs it (apt as root or with sudo, Homebrew), or takes the
-    /// server that `TEST_POSTGRES_URL` names. Leaves nothing running.
+    /// Finds the servers of PostgreSQL and MariaDB or installs them (apt as root or with sudo,
+    /// Homebrew), or takes those that `TEST_POSTGRES_URL` and `TEST_MYSQL_URL` name. Leaves nothing
+    /// running.
     Test {
         /// A folder with PostgreSQL's server binaries, in the place of those that are found.
         #[arg(long)]

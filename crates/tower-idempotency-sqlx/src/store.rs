@@ -102,8 +102,8 @@ impl<DB: Dialect> SqlxStore<DB> {
 
 #[cfg(feature = "postgres")]
 impl SqlxStore<sqlx::Postgres> {
-    /// Lets the commit of a claim not wait for the disk: `synchronous_commit = off`, for that
-    /// statement alone. Default: it waits.
+    /// Commits claims without waiting for the disk: `synchronous_commit = off`, for that statement
+    /// alone. Default: they wait.
     ///
     /// Handlers then start sooner, the more so the slower the disk or the synchronous standby is.
     /// What is in the database stays exactly once: a completion still waits, and what it makes

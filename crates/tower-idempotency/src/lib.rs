@@ -203,7 +203,8 @@ impl axum::response::IntoResponse for AppError {
 //! * On SQLite one transaction writes at a time: keep it short, and use WAL.
 //! * On MySQL and MariaDB a change of the schema commits whatever is open, and a deadlock rolls all of
 //!   it back: a handler that does the one, or swallows the other, is answered 500, and its key 410 from
-//!   then on. Tables must be InnoDB, identities in them `COLLATE utf8mb4_bin`.
+//!   then on. The application's tables must be InnoDB. Their columns of owners and the like need
+//!   `COLLATE utf8mb4_bin`, or they take `a` and `A` for one.
 //!
 //! # For operators
 //!
@@ -214,8 +215,8 @@ impl axum::response::IntoResponse for AppError {
 //! and MySQL, where the application's own `pool.begin()` may be cancelled, for instance by a time-out,
 //! make the pool with `harden`: sqlx 0.9.0 gives such connections back inside of a transaction.
 //!
-//! A pool with `test_before_acquire(false)` saves two round trips for each new key: a claim whose
-//! connection turns out dead is tried again. `SqlxStore::relaxed_claims` starts handlers sooner on
+//! A pool with `test_before_acquire(false)` saves two round trips for each new key on PostgreSQL, and
+//! three on MySQL: a claim whose connection turns out dead is tried again. `SqlxStore::relaxed_claims` starts handlers sooner on
 //! PostgreSQL, and says what it trades. `docs/performance.md` in the repository has what all this
 //! costs.
 //!
@@ -228,7 +229,7 @@ impl axum::response::IntoResponse for AppError {
 //! | feature | what it adds |
 //! |---|---|
 //! | `postgres`, `sqlite`, `mysql` (MariaDB too) | the store over that pool of sqlx's |
-//! | `axum` (default) | operations named by axum's matched route |
+//! | `axum` (default) | operations named by axum's matched route; the path as the client sent it, also under `nest` |
 //!
 //! The pools are those of sqlx 0.9; its runtime and TLS are chosen by the application.
 
