@@ -105,7 +105,10 @@ impl From<TxError> for AppError { fn from(error: TxError) -> Self { Self::Tx(err
 impl axum::response::IntoResponse for AppError {
     fn into_response(self) -> axum::response::Response {
         match self {
-            Self::Database(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            Self::Database(error) => {
+                eprintln!("{error}"); // or whatever the application logs with
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            }
             Self::Tx(error) => error.into_response(),
         }
     }
@@ -216,9 +219,9 @@ impl axum::response::IntoResponse for AppError {
 //! make the pool with `harden`: sqlx 0.9.0 gives such connections back inside of a transaction.
 //!
 //! A pool with `test_before_acquire(false)` saves two round trips for each new key on PostgreSQL, and
-//! three on MySQL: a claim whose connection turns out dead is tried again. `SqlxStore::relaxed_claims` starts handlers sooner on
-//! PostgreSQL, and says what it trades. `docs/performance.md` in the repository has what all this
-//! costs.
+//! three on MySQL: a claim whose connection turns out dead is tried again.
+//! `SqlxStore::relaxed_claims` starts handlers sooner on PostgreSQL, and says what it trades.
+//! `docs/performance.md` in the repository has what all this costs.
 //!
 //! Each protected request has a tracing span `idempotency` with its operation, a short hash of its
 //! key, its outcome, and how long each step at the database took. Keys, owners, bodies and tokens
