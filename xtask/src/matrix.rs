@@ -14,11 +14,14 @@ use crate::{Outcome, command, engines};
 pub(crate) struct Options {
     /// Folders with the server binaries of more versions.
     folders: Vec<PathBuf>,
+    /// Only at this default isolation; may be said again.
+    #[arg(long, value_parser = ISOLATIONS)]
+    isolation: Vec<String>,
 }
 
 const ISOLATIONS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
-/// Runs the contract on each version of PostgreSQL that is there, at each isolation.
+/// Runs the contract on each version of PostgreSQL that is there, at each isolation that is asked for.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
     let mut versions = Vec::new();
     for folder in &options.folders {
@@ -35,8 +38,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
         "PostgreSQL", "isolation", "passed", "failed", "time"
     );
     let mut failed = 0;
+    let wanted = |isolation: &&str| {
+        options.isolation.is_empty() || options.isolation.iter().any(|one| one == isolation)
+    };
     for binaries in &versions {
-        for isolation in ISOLATIONS {
+        for isolation in ISOLATIONS.into_iter().filter(wanted) {
             failed += on(workspace, binaries, isolation)?;
         }
     }
