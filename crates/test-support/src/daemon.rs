@@ -4,10 +4,14 @@ use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::future::Future;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
@@ -174,8 +178,7 @@ impl Daemon {
     }
 
     pub(crate) fn failed(&self, why: impl Into<String>) -> DaemonError {
-        let (name, why) = (self.name, why.into());
-        DaemonError { name, why }
+        DaemonError::new(self.name, why)
     }
 
     /// The last line of the log that says anything.
@@ -195,13 +198,36 @@ fn quoted(words: &[&str]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// An address of `127.0.0.1` that was free a moment ago.
+/// Below those that Linux and others give to outgoing connections: a server that comes back finds its
+/// port as it left it.
+const PORTS: Range<u16> = 10_000..32_000;
+
+/// An address of `127.0.0.1` that was free a moment ago, and that no connection takes meanwhile.
 ///
 /// # Errors
 ///
 /// There is no free port.
 pub fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr())
+    // No two of this process are the same, and those of two processes are far apart.
+    static NEXT: LazyLock<AtomicU64> =
+        LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(()) >> 1));
+    let count = u64::from(PORTS.end - PORTS.start);
+    for _ in PORTS {
+        let offset = NEXT.fetch_add(1, Ordering::Relaxed) % count;
+        let port = PORTS.start + u16::try_from(offset).unwrap_or_default();
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            bound => return bound?.local_addr(),
+        }
+    }
+    Err(io::ErrorKind::AddrInUse.into())
+}
+
+impl DaemonError {
+    pub(crate) fn new(name: &'static str, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self { name, why }
+    }
 }
 
 impl fmt::Display for DaemonError {
