@@ -44,7 +44,9 @@ mod sqlite;
 
 pub use daemon::{Daemon, DaemonError, free_address};
 pub use error::ServerError;
-pub use mysql::{MariadbBinaries, MariadbServer, MysqlAdmin, MysqlDatabase, mysql_database};
+pub use mysql::{
+    MariadbBinaries, MariadbNode, MariadbServer, MysqlAdmin, MysqlDatabase, mysql_database,
+};
 pub use names::run_prefix;
 pub use pgbouncer::PgBouncer;
 pub use postgres::{

@@ -3,6 +3,7 @@
 mod admin;
 mod binaries;
 mod database;
+mod node;
 mod server;
 
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod tests;
 pub use admin::MysqlAdmin;
 pub use binaries::MariadbBinaries;
 pub use database::{MysqlDatabase, mysql_database};
+pub use node::MariadbNode;
 pub use server::MariadbServer;
 
 use crate::error::Engine;
