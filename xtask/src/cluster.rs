@@ -5,7 +5,7 @@ use tokio::runtime::Runtime;
 
 use crate::metadata::Workspace;
 use crate::packages::{self, Program};
-use crate::{Outcome, engines, torture};
+use crate::{Outcome, command, engines, torture};
 
 /// An engine of more than one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -62,6 +62,20 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
         if !first.is_empty() {
             let first: Vec<String> = first.iter().map(ToString::to_string).collect();
             torture::torture(workspace, &first, &[]).await?;
+        }
+        if options.kind == Kind::Galera {
+            let mut tests = command::cargo(workspace);
+            tests.args([
+                "test",
+                "--quiet",
+                "--package",
+                "end-to-end",
+                "--test",
+                "galera",
+            ]);
+            // Each of them starts three servers.
+            tests.args(["--", "--ignored", "--test-threads=1"]);
+            command::run(&mut tests)?;
         }
         torture::torture(workspace, &arguments, &[]).await
     })
