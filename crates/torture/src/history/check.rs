@@ -108,6 +108,12 @@ impl Story<'_> {
         answered(&self.calls).filter(|(_, answer)| answer.is_success())
     }
 
+    /// Whether the database may have forgotten all that was said of it.
+    fn is_forgotten(&self) -> bool {
+        let forgotten = |call: &&Call| matches!(call.outcome, Outcome::Forgotten);
+        !self.calls.is_empty() && self.calls.iter().all(forgotten)
+    }
+
     /// At most one effect, and each 2xx names one that is there, or was until it was removed.
     fn effects(&self, complain: &mut impl FnMut(Kind, String)) {
         let effects = if self.made.is_empty() {
@@ -192,6 +198,8 @@ impl Story<'_> {
         let states: Vec<&str> = self.records.iter().map(|record| &*record.state).collect();
         let agree = match (&self.made[..], &self.removed[..], &self.records[..]) {
             ([], [], []) => true,
+            // The completion is lost with its effect, and nobody asks again for what was answered.
+            ([], [], [record]) if record.state == "claimed" && self.is_forgotten() => true,
             (_, _, [record]) if record.state == "claimed" => {
                 complain(Kind::LeftClaimed, "the record is claimed".to_owned());
                 return;

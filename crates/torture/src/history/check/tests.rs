@@ -355,6 +355,25 @@ fn what_a_database_forgot_is_made_anew() {
     assert!(lost == 1 && round.found().contains(&Kind::Loss));
 }
 
+/// Where it has the claim and lost the completion, a key that nobody asks for again stays claimed; one
+/// that was asked for does not, nor one that has an effect.
+#[test]
+fn a_claim_whose_completion_is_forgotten_may_stay() {
+    let claimed = |until| {
+        let mut round = Round::made();
+        round.tables.effects.clear();
+        round.tables.tally = 0;
+        round.tables.records = vec![record("a", "claimed", None)];
+        round.history.forget(ms(until), &round.tables);
+        round
+    };
+    let mut round = claimed(u64::MAX);
+    assert_eq!(round.found(), []);
+    round.tables.effects = vec![effect("1", "a")];
+    assert!(round.found().contains(&Kind::LeftClaimed));
+    assert!(claimed(0).found().contains(&Kind::LeftClaimed));
+}
+
 /// The longest time without a 2xx is measured while there are faults.
 #[test]
 fn pauses_are_measured() {
