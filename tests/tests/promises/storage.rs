@@ -139,8 +139,9 @@ async fn completions_are_hot_and_records_small() {
     }
     let hot = "SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = $1";
     let hot = updates(hot).await;
-    // The others' pages were full. An index on a column that changes would leave none.
-    assert!(hot >= RECORDS / 3, "{hot} of {RECORDS} are hot");
+    // The others' pages were full: how many, is a matter of how soon PostgreSQL tidies them up. An index
+    // on a column that changes would leave none.
+    assert!(hot >= RECORDS / 10, "{hot} of {RECORDS} are hot");
 
     let mut conn = world.pool.acquire().await.unwrap();
     Postgres::run(&mut conn, "VACUUM tower_idempotency.record")
