@@ -5,18 +5,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use http::Response;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::sleep;
 
 use crate::body::ResponseBody;
 use crate::claim::{Claim, ClaimOutcome};
 use crate::error::StoreError;
 use crate::lease::{Lease, Phase};
+use crate::patience::within;
 use crate::problem::ProblemKind;
 use crate::record::{Decision, Record, RecordState, StoredResponse};
 use crate::response::Captured;
 use crate::service::Shared;
 use crate::store::{Completion, Resolution, Rollback, Store};
-use crate::work::{Report, log_store_failure, outcome_is, record_us};
+use crate::work::{Report, Stopwatch, log_store_failure, outcome_is};
 
 /// What is left to do once the answer is out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,10 +50,10 @@ impl<S: Store> Shared<S> {
                 return self.undo(tx, claim, "not-encoded", *report).await;
             }
         };
-        let started = Instant::now();
+        let watch = Stopwatch::start();
         let completing = self.store.complete(tx, claim, &stored);
-        let completion = timeout(self.config.store_timeout, completing).await;
-        record_us("complete_us", started);
+        let completion = within(self.config.store_timeout, completing).await;
+        watch.record("complete_us");
         let completion = match (completion, lease.phase()) {
             (Ok(completion), _) => completion,
             (Err(_), Phase::Committing) => Completion::Unknown(StoreError::timed_out()),
@@ -125,8 +126,8 @@ impl<S: Store> Shared<S> {
         outcome: &'static str,
         answer: Report<R, E>,
     ) -> (Report<R, E>, Left) {
-        let started = Instant::now();
-        let rollback = timeout(self.config.store_timeout, self.store.rollback(tx)).await;
+        let watch = Stopwatch::start();
+        let rollback = within(self.config.store_timeout, self.store.rollback(tx)).await;
         let ended = match rollback {
             Ok(Rollback::NotOurs) => {
                 let (lost, left) = self.not_ours(claim).await;
@@ -152,7 +153,7 @@ impl<S: Store> Shared<S> {
                 }
             }
         };
-        record_us("undo_us", started);
+        watch.record("undo_us");
         ended
     }
 
@@ -278,7 +279,7 @@ impl<S: Store> Shared<S> {
     {
         let patience = self.config.store_timeout.min(CLEAN_UP);
         for pause in [50, 250, 0] {
-            match timeout(patience, step()).await {
+            match within(patience, step()).await {
                 Ok(Ok(done)) => return Some(done),
                 Ok(Err(error)) => log_store_failure(what, &error),
                 Err(_) => log_store_failure(what, &StoreError::timed_out()),

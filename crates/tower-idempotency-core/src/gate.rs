@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
-use tokio::time::timeout;
 
 use crate::claim::RecordId;
+use crate::patience::within;
 
 /// Permits and the tracker of running work. The clones of a layer share one.
 #[derive(Debug)]
@@ -142,9 +142,9 @@ impl Gate {
             }
             open
         });
-        if timeout(patience, self.running.none()).await.is_err() {
+        if within(patience, self.running.none()).await.is_err() {
             self.phase.send_replace(Phase::Aborting);
-            let _ = timeout(clean_up, self.running.none()).await;
+            let _ = within(clean_up, self.running.none()).await;
         }
         self.running.running.load(Ordering::SeqCst)
     }

@@ -6,7 +6,7 @@
 mod parameters;
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
@@ -128,15 +128,26 @@ impl IdempotencyKey {
     /// The first 4 bytes of the key's SHA-256 in hex: enough to find a request's lines in a log.
     #[must_use]
     pub fn short_hash(&self) -> String {
-        let digest = Sha256::digest(self.0.as_bytes());
+        ShortHash(self).to_string()
+    }
+}
+
+/// [`IdempotencyKey::short_hash`], made only where somebody writes it.
+pub(crate) struct ShortHash<'a>(pub(crate) &'a IdempotencyKey);
+
+impl fmt::Display for ShortHash<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digest = Sha256::digest(self.0.as_str().as_bytes());
         let digits = digest[..4].iter().flat_map(|byte| hex(*byte));
-        digits.map(char::from).collect()
+        digits
+            .map(char::from)
+            .try_for_each(|digit| f.write_char(digit))
     }
 }
 
 impl fmt::Debug for IdempotencyKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "IdempotencyKey({})", self.short_hash())
+        write!(f, "IdempotencyKey({})", ShortHash(self))
     }
 }
 

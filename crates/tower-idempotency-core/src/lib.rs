@@ -20,6 +20,7 @@ mod method;
 mod naming;
 mod operation;
 mod owner;
+mod patience;
 mod policy;
 mod problem;
 pub mod problems;

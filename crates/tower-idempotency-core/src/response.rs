@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, response};
 use http_body::Body;
-use tokio::time::timeout;
 
 use crate::body::{Capture, Progress, ResponseBody};
 use crate::error::StoreError;
 use crate::headers::{HeaderPolicy, parse_block};
+use crate::patience::within;
 use crate::problem::{Problem, ProblemKind};
 use crate::record::{StoredContent, StoredResponse};
 
@@ -60,7 +60,7 @@ where
     let (head, body) = response.into_parts();
     let mut capture = Capture::new(body);
     let complete = !is_event_stream(&head.headers)
-        && match timeout(limits.time, capture.read(limits.bytes)).await {
+        && match within(limits.time, capture.read(limits.bytes)).await {
             Ok(Ok(progress)) => matches!(progress, Progress::Complete),
             Ok(Err(error)) => return Err(NotCaptured::BodyFailed(error)),
             Err(_) => false,

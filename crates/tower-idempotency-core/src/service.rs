@@ -94,7 +94,7 @@ where
         let next = self.inner.clone();
         let inner = mem::replace(&mut self.inner, next);
         let shared = self.shared.clone();
-        ResponseFuture::new(async move { shared.answer(inner, request).await })
+        ResponseFuture::new(shared.answer(inner, request))
     }
 }
 
@@ -116,6 +116,11 @@ impl From<ProblemKind> for Unclaimed {
     fn from(kind: ProblemKind) -> Self {
         Self::Refuse(kind.into())
     }
+}
+
+/// The runtime is going down, and has dropped the task.
+fn unreported<R, E>() -> Report<R, E> {
+    Report::Problem(ProblemKind::CommitUnknown.into())
 }
 
 impl<S: Store> Shared<S> {
@@ -187,8 +192,9 @@ impl<S: Store> Shared<S> {
             return Report::Problem(ProblemKind::Busy.into());
         };
         match work::attempt(self.clone(), entry, arrival).await {
-            Attempt::Over(report) => report,
-            Attempt::Again(_) => Report::Turned(ClaimOutcome::InProgress),
+            Ok(Attempt::Over(report)) => report,
+            Ok(Attempt::Again(_)) => Report::Turned(ClaimOutcome::InProgress),
+            Err(_) => unreported(),
         }
     }
 
@@ -214,8 +220,9 @@ impl<S: Store> Shared<S> {
             woken.as_mut().enable();
             arrival = match self.gate.enter() {
                 Some(entry) => match work::attempt(self.clone(), entry, arrival).await {
-                    Attempt::Over(report) => return report,
-                    Attempt::Again(arrival) => arrival,
+                    Ok(Attempt::Over(report)) => return report,
+                    Ok(Attempt::Again(arrival)) => arrival,
+                    Err(_) => return unreported(),
                 },
                 // Others have all the permits: no reason to send away who waits.
                 None if waiting.is_some() && self.gate.is_open() => arrival,

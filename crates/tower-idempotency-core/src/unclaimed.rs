@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tokio::time::timeout;
 use tower_service::Service;
 use tracing::Instrument as _;
 
@@ -14,6 +13,7 @@ use crate::error::StoreError;
 use crate::finish::completion_problem;
 use crate::gate::Entry;
 use crate::lease::Lease;
+use crate::patience::within;
 use crate::problem::{Problem, ProblemKind};
 use crate::response::is_success;
 use crate::service::Shared;
@@ -51,11 +51,11 @@ impl<S: Store> Shared<S> {
     async fn end_unclaimed(self, entry: Entry, tx: S::Tx, success: bool) -> Result<(), Problem> {
         let (store, patience) = (&self.store, self.config.store_timeout);
         let completion = if success {
-            timeout(patience, store.commit(&tx))
+            within(patience, store.commit(&tx))
                 .await
                 .unwrap_or_else(|_| Completion::Unknown(StoreError::timed_out()))
         } else {
-            match timeout(patience, store.rollback(&tx)).await {
+            match within(patience, store.rollback(&tx)).await {
                 Ok(Rollback::Leaked) => Completion::Leaked,
                 Ok(Rollback::RolledBack | Rollback::NotOurs) | Err(_) => Completion::Committed,
             }

@@ -13,7 +13,7 @@ use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, Timeout, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tower_service::Service;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
@@ -23,7 +23,9 @@ use crate::claim::{Claim, ClaimOutcome, RecordId};
 use crate::error::{BoxError, StoreError};
 use crate::finish::Left;
 use crate::gate::Entry;
+use crate::key::ShortHash;
 use crate::lease::Lease;
+use crate::patience::{Within, within};
 use crate::policy::Scope;
 use crate::problem::{Problem, ProblemKind};
 use crate::record::{Decision, StoredResponse};
@@ -63,12 +65,15 @@ pub(crate) enum Attempt<I, R, E> {
     Again(Arrival<I>),
 }
 
-/// Claims, runs and commits in a task of its own, and waits for its report.
-pub(crate) async fn attempt<S, I, B, R>(
+/// Claims, runs and commits in a task of its own. What it hands back is the task's report; it comes
+/// to nothing only where the runtime is going down.
+///
+/// No `async fn`: it would have room for the arrival once more.
+pub(crate) fn attempt<S, I, B, R>(
     shared: Shared<S>,
     entry: Entry,
     arrival: Arrival<I>,
-) -> Attempt<I, R, I::Error>
+) -> oneshot::Receiver<Attempt<I, R, I::Error>>
 where
     S: Store,
     I: Service<Request<B>, Response = Response<R>> + Send + 'static,
@@ -82,7 +87,7 @@ where
     let span = tracing::info_span!(
         "idempotency",
         operation = id.operation.as_str(),
-        key_hash = id.key.short_hash(),
+        key_hash = %ShortHash(&id.key),
         outcome = Empty,
         claim_us = Empty,
         begin_us = Empty,
@@ -92,11 +97,10 @@ where
     // Here, where the service is called: the hook looks at what surrounds it.
     let scope = shared.config.scope.as_ref().map(|hook| hook());
     let (report, reported) = oneshot::channel();
-    let work = async move { shared.work(entry, arrival, scope, report).await };
+    // In a box: on its way into the task it is moved several times, and it is large.
+    let work = Box::pin(shared.work(entry, arrival, scope, report));
     tokio::spawn(work.instrument(span));
-    // No report: the runtime is going down.
-    let unknown = |_| Attempt::Over(Report::Problem(ProblemKind::CommitUnknown.into()));
-    reported.await.unwrap_or_else(unknown)
+    reported
 }
 
 impl<S: Store> Shared<S> {
@@ -213,9 +217,9 @@ impl<S: Store> Shared<S> {
 
     /// Claims the key, under its name and the earlier ones.
     async fn acquire(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
-        let started = Instant::now();
+        let watch = Stopwatch::start();
         let outcome = self.bounded(self.store.claim(claim)).await;
-        record_us("claim_us", started);
+        watch.record("claim_us");
         let outcome = outcome?;
         let ClaimOutcome::Acquired { taken_over } = outcome else {
             return Ok(outcome);
@@ -264,16 +268,16 @@ impl<S: Store> Shared<S> {
     /// Bounds a step at the store.
     pub(crate) fn bounded<F: Future>(&self, step: F) -> Bounded<F> {
         Bounded {
-            step: timeout(self.config.store_timeout, step),
+            step: within(self.config.store_timeout, step),
         }
     }
 }
 
 pin_project! {
-    /// A step at the store with a time-out. No `async fn`: that would have room for the step twice.
+    /// A step at the store with a time-out.
     pub(crate) struct Bounded<F> {
         #[pin]
-        step: Timeout<F>,
+        step: Within<F>,
     }
 }
 
@@ -305,9 +309,20 @@ pub(crate) fn outcome_is(outcome: &'static str) {
     Span::current().record("outcome", outcome);
 }
 
-pub(crate) fn record_us(step: &'static str, started: Instant) {
-    let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    Span::current().record(step, us);
+/// Measures a step for the request's span, where there is somebody who reads it.
+pub(crate) struct Stopwatch(Option<Instant>);
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self((!Span::current().is_disabled()).then(Instant::now))
+    }
+
+    pub(crate) fn record(self, step: &'static str) {
+        if let Some(started) = self.0 {
+            let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+            Span::current().record(step, us);
+        }
+    }
 }
 
 pub(crate) fn log_store_failure(step: &'static str, error: &StoreError) {
