@@ -131,19 +131,20 @@ impl BenchDb for Postgres {
     async fn hand_claim(conn: &mut PgConnection, claim: &HandClaim<'_>) -> sqlx::Result<Found> {
         const SQL: &str = "WITH patience AS MATERIALIZED (\
                  SELECT set_config('lock_timeout', '200ms', true) AS lock_timeout\
+             ), seen AS MATERIALIZED (\
+                 SELECT state, fingerprint, status::bigint, body FROM tower_idempotency.record \
+                 WHERE owner = $1 AND operation = 'publish' AND key = $2 \
+                     AND current_setting('transaction_isolation') <> 'serializable'\
              ), claimed AS (\
                  INSERT INTO tower_idempotency.record \
                      (owner, operation, key, state, claim_token, claimed_at, stale_at, fingerprint) \
                  SELECT $1, 'publish', $2, 'claimed', $3, now(), now() + interval '5 minutes', $4 \
-                 FROM patience WHERE lock_timeout IS NOT NULL \
+                 FROM patience WHERE NOT EXISTS (SELECT FROM seen) AND lock_timeout IS NOT NULL \
                  ON CONFLICT ON CONSTRAINT record_pkey DO NOTHING \
                  RETURNING fingerprint\
              ) \
              SELECT 'acquired', fingerprint, NULL::bigint, NULL::bytea FROM claimed \
-             UNION ALL \
-             SELECT state, fingerprint, status::bigint, body FROM tower_idempotency.record \
-             WHERE owner = $1 AND operation = 'publish' AND key = $2 \
-                 AND NOT EXISTS (SELECT FROM claimed)";
+             UNION ALL SELECT * FROM seen";
         // Again where an insert that this snapshot does not see was first.
         loop {
             let row = sqlx::query(SQL)

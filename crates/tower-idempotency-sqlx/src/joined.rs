@@ -1,12 +1,12 @@
 //! Claims that meet are made by one statement.
 //!
 //! A claim is a transaction of its own, and much of what it costs the database is the same for one
-//! as for many. So only so many claims are under way at once, each alone if it can be; those that
-//! arrive meanwhile wait for the next turn, and share it.
+//! as for many. So while one is under way those that arrive wait for it to end, and share the next
+//! statement; but not for long: where the database is far away, more are under way at once.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::Pool;
 use tokio::runtime::Handle;
@@ -22,7 +22,11 @@ use crate::row::Row;
 use crate::store::insert;
 
 /// How many statements claim at once.
-const TURNS: usize = 2;
+const TURNS: usize = 4;
+
+/// How soon one may follow another that has not ended. By then one has, where the database is near;
+/// two of them would share neither their work nor their wait for the disk.
+const PACE: Duration = Duration::from_millis(5);
 
 /// How many claims one statement makes at the most.
 const MOST: usize = 64;
@@ -45,10 +49,22 @@ pub(crate) struct Joined<DB: Dialect> {
     line: Mutex<Line>,
 }
 
-#[derive(Default)]
 struct Line {
     turns: usize,
+    /// When the last turn was taken.
+    taken: Instant,
     waiting: Vec<Waiting>,
+}
+
+impl Line {
+    fn take_turn(&mut self) {
+        self.turns += 1;
+        self.taken = Instant::now();
+    }
+
+    fn has_turn(&self) -> bool {
+        self.turns == 0 || (self.turns < TURNS && self.taken.elapsed() >= PACE)
+    }
 }
 
 /// A claim that waits for its turn.
@@ -67,7 +83,11 @@ impl<DB: Dialect> Joined<DB> {
             pool,
             sending,
             relaxed,
-            line: Mutex::default(),
+            line: Mutex::new(Line {
+                turns: 0,
+                taken: Instant::now(),
+                waiting: Vec::new(),
+            }),
         }
     }
 
@@ -105,14 +125,21 @@ impl<DB: Dialect> Joined<DB> {
     /// Takes a turn, or gets into the line.
     fn enter(self: &Arc<Self>, claim: &Claim) -> Result<Turn<DB>, oneshot::Receiver<Made>> {
         let mut line = self.line();
+        let has_turn = line.has_turn();
         // Many are one statement only where that is prepared.
-        if line.turns < TURNS || matches!(self.sending, Sending::Plain(_)) {
-            line.turns += 1;
+        if has_turn && line.waiting.is_empty() || matches!(self.sending, Sending::Plain(_)) {
+            line.take_turn();
             return Ok(Turn(Arc::clone(self)));
         }
         let (reply, made) = oneshot::channel();
         let claim = claim.clone();
         line.waiting.push(Waiting { claim, reply });
+        if has_turn {
+            line.take_turn();
+            drop(line);
+            // Handed to all who wait.
+            drop(Turn(Arc::clone(self)));
+        }
         Err(made)
     }
 
@@ -125,7 +152,15 @@ impl<DB: Dialect> Joined<DB> {
         let together = async {
             let mut loan = Loan::of(&self.pool).await?;
             let claiming = async |conn: &mut DB::Connection| {
-                DB::claim_joined(conn, &claims, self.relaxed).await
+                let Some(joining) = DB::JOINING else {
+                    // No row: the claims then look.
+                    return Ok(Vec::new());
+                };
+                let statement = match self.relaxed {
+                    true => joining.many_relaxed,
+                    false => joining.many,
+                };
+                DB::claim_many(conn, statement, &claims).await
             };
             loan.run(claiming).await
         };
@@ -189,6 +224,7 @@ impl<DB: Dialect> Drop for Turn<DB> {
         let waiting = mem::replace(&mut line.waiting, rest);
         match runtime {
             Ok(runtime) if most > 0 => {
+                line.taken = Instant::now();
                 // Not with the line locked: a runtime that goes down drops the task, and its turn.
                 drop(line);
                 let turn = Turn(Arc::clone(&self.0));
@@ -214,7 +250,7 @@ mod tests {
     use tokio::runtime::Builder;
     use tower_idempotency_core::{Claim, Fingerprint, IdempotencyKey, Operation, Owner, RecordId};
 
-    use super::{Joined, TURNS};
+    use super::{Joined, TURNS, Turn};
     use crate::driver::Sending;
 
     /// A turn that is handed on where the runtime goes down comes back: otherwise every later claim
@@ -232,8 +268,11 @@ mod tests {
         let entered = handle.enter();
         let pool = PgPool::connect_lazy("postgres://nobody@localhost/nowhere").unwrap();
         let joined = Arc::new(Joined::<Postgres>::new(pool, Sending::Prepared, false));
-        let turns: Vec<_> = (0..TURNS).map(|_| joined.enter(&claim).ok()).collect();
-        assert!(turns.iter().all(Option::is_some));
+        let take = || {
+            joined.line().take_turn();
+            Turn(Arc::clone(&joined))
+        };
+        let turns: Vec<_> = (0..TURNS).map(|_| take()).collect();
         let mut waiting = joined.enter(&claim).err().unwrap();
         drop(runtime);
         drop(turns);

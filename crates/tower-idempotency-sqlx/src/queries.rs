@@ -60,8 +60,8 @@ pub(crate) async fn claim<DB: Dialect>(
         Value::Int(millis(claim.stale_after)),
     ];
     let values = held(&claim.id, &claim.token, &more);
-    match DB::RELAXED_CLAIM.filter(|_| relaxed) {
-        Some(statement) => DB::fetch_record(conn, sending, statement, &values).await,
+    match DB::JOINING.filter(|_| relaxed) {
+        Some(joining) => DB::fetch_record(conn, sending, joining.relaxed, &values).await,
         None => DB::claim(conn, sending, &values).await,
     }
 }

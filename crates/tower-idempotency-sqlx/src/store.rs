@@ -47,8 +47,8 @@ impl<DB: Dialect> SqlxStore<DB> {
     #[must_use]
     pub fn new(pool: Pool<DB>) -> Self {
         Self {
-            joined: DB::JOINS_CLAIMS
-                .then(|| Arc::new(Joined::new(pool.clone(), Sending::Prepared, false))),
+            joined: DB::JOINING
+                .map(|_| Arc::new(Joined::new(pool.clone(), Sending::Prepared, false))),
             pool,
             writer: DB::SINGLE_WRITER.then(|| Arc::new(Semaphore::new(1))),
             sending: Sending::Prepared,

@@ -49,7 +49,7 @@ impl Mutant {
 /// A comparison: both of its sides.
 static COMPARISON: LazyLock<Regex> = LazyLock::new(|| {
     let side = r"(?:[a-z_]+\.)?`?[a-z_]+`?|@@autocommit|current_setting\([^)]*\)";
-    let other = r"\$\d+|\?\d*|'[a-z]+'|1|encode\([^)]*\)|[a-z]+\.`?[a-z_]+`?|now\(\)( - \$2 \* interval '1 millisecond')?|UTC_TIMESTAMP\(3\)( - INTERVAL \? \* 1000 MICROSECOND)?|CAST\(round\(\(julianday\('now'\) - 2440587\.5\) \* 86400000\) AS INTEGER\)( - \?2)?";
+    let other = r"\$\d+|\?\d*|'[a-z]+'|its_[a-z]+|1|encode\([^)]*\)|[a-z]+\.`?[a-z_]+`?|now\(\)( - \$2 \* interval '1 millisecond')?|UTC_TIMESTAMP\(3\)( - INTERVAL \? \* 1000 MICROSECOND)?|CAST\(round\(\(julianday\('now'\) - 2440587\.5\) \* 86400000\) AS INTEGER\)( - \?2)?";
     Regex::new(&format!(
         r"(?P<left>{side}) (?P<operator>=|<=) (?P<right>{other})"
     ))
@@ -60,13 +60,22 @@ static COMPARISON: LazyLock<Regex> = LazyLock::new(|| {
 const REPLACED: &[(&str, &str)] = &[
     (" FOR UPDATE SKIP LOCKED", ""),
     (" FOR UPDATE SKIP LOCKED", " FOR UPDATE"),
-    (" AND NOT EXISTS (SELECT FROM claimed)", ""),
+    (" NOT EXISTS (SELECT FROM seen) AND", ""),
+    (" state IS NULL AND", ""),
+    (" WHERE state IS NOT NULL", ""),
+    (
+        " AND current_setting('transaction_isolation') <> 'serializable'",
+        "",
+    ),
     (
         "DO NOTHING",
         "DO UPDATE SET claim_token = excluded.claim_token",
     ),
     ("'200ms', true", "'0', true"),
     ("'200ms', true", "'200ms', false"),
+    ("'20ms', true", "'0', true"),
+    ("'20ms', true", "'20ms', false"),
+    ("'off', true", "'off', false"),
     (
         "/*M!100600 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ ",
         "",

@@ -64,6 +64,17 @@ pub struct Sql<S> {
     pub purge_stale: S,
 }
 
+/// Claims whose commits share a statement, or do not wait for the disk.
+#[derive(Debug)]
+pub struct Joining<S> {
+    /// As [`Sql::claim`], for arrays of its parameters.
+    pub many: S,
+    /// As [`Sql::claim`], without waiting for the disk.
+    pub relaxed: S,
+    /// Both.
+    pub many_relaxed: S,
+}
+
 /// What a database's error means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
@@ -88,8 +99,8 @@ pub(crate) mod sealed {
 
     use super::{AssertSqlSafe, SqlSafeStr as _};
     use super::{
-        Database, Driver, ErrorClass, Finding, Future, MigrateError, Migrator, Row, Sending, Sql,
-        SqlStr, Value,
+        Database, Driver, ErrorClass, Finding, Future, Joining, MigrateError, Migrator, Row,
+        Sending, Sql, SqlStr, Value,
     };
 
     /// The part of [`super::Dialect`] that is nobody else's.
@@ -102,18 +113,15 @@ pub(crate) mod sealed {
         const SINGLE_WRITER: bool;
         /// Whether a claim looks before it inserts, because an insert waits for any other writer.
         const LOOKS_FIRST: bool;
-        /// Whether claims that meet are made by one statement.
-        const JOINS_CLAIMS: bool = false;
+        /// The statements of claims that meet, where one can make many.
+        const JOINING: Option<&'static Joining<Self::Written>> = None;
 
-        /// As [`Sql::claim`], but its commit does not wait for the disk.
-        const RELAXED_CLAIM: Option<Self::Written> = None;
-
-        /// As [`Sql::claim`] for many, in the order of their identities. Each row comes with the
-        /// token of the claim that it answers.
-        fn claim_joined(
+        /// Runs a statement of [`JOINING`](Self::JOINING) for many, in the order of their
+        /// identities. Each row comes with the token of the claim that it answers.
+        fn claim_many(
             _: &mut Self::Connection,
+            _statement: Self::Written,
             _: &[&Claim],
-            _relaxed: bool,
         ) -> impl Future<Output = Result<Vec<(ClaimToken, Row)>, sqlx::Error>> + Send {
             // No row: the claims then look.
             ready(Ok(Vec::new()))

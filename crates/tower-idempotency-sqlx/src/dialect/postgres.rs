@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Database, PgConnection, Postgres, Row as _, SqlSafeStr
 use tower_idempotency_core::{Claim, ClaimToken};
 
 use super::sealed::DialectImpl;
-use super::{ErrorClass, Sql};
+use super::{ErrorClass, Joining, Sql};
 use crate::check::Finding;
 use crate::driver::Sending;
 use crate::queries::millis;
@@ -33,6 +33,14 @@ macro_rules! completing {
         "UPDATE tower_idempotency.record SET state = 'completed', status = $5, kept = $6, \
          headers = $7, body = $8, resource_ref = $9, completed_at = clock_timestamp(), \
          expires_at = clock_timestamp() + $10 * interval '1 millisecond' WHERE "
+    };
+}
+
+/// Names for them.
+macro_rules! names {
+    () => {
+        "state, token, claimed_at, stale, fingerprint, status, kept, headers, body, resource_ref, \
+         expired"
     };
 }
 
@@ -66,58 +74,75 @@ macro_rules! patience {
     };
 }
 
-/// One statement for the common cases. Where the insert waited for somebody else's uncommitted
-/// work, its arm wins; where it lost to one that this snapshot does not see, there is no row at
-/// all.
+/// What is there already decides, and costs no more than to read it: nothing is inserted then. Not
+/// where transactions are serializable: two claims of new keys that have read one page of the index
+/// would fail each other. There the insert that finds a row returns nothing.
+macro_rules! unless_serializable {
+    () => {
+        "current_setting('transaction_isolation') <> 'serializable'"
+    };
+}
+
+/// One statement for the common cases. Where the insert lost to one that this snapshot does not
+/// see, there is no row at all.
 macro_rules! claim {
     ($settings:expr) => {
         concat!(
             patience!("200ms", $settings),
-            ", claimed AS (\
+            ", seen AS MATERIALIZED (SELECT ",
+            columns!(),
+            " FROM tower_idempotency.record \
+                 WHERE owner = $1 AND operation = $2 AND key = $3 AND ",
+            unless_serializable!(),
+            "), claimed AS (\
                  INSERT INTO tower_idempotency.record \
                      (owner, operation, key, state, claim_token, claimed_at, stale_at, fingerprint) \
                  SELECT $1, $2, $3, 'claimed', $4, now(), now() + $6 * interval '1 millisecond', $5 \
-                 FROM patience WHERE lock_timeout IS NOT NULL \
+                 FROM patience WHERE NOT EXISTS (SELECT FROM seen) AND lock_timeout IS NOT NULL \
                  ON CONFLICT ON CONSTRAINT record_pkey DO NOTHING \
                  RETURNING claimed_at\
              ) \
              SELECT ",
             acquired!(),
-            " FROM claimed UNION ALL SELECT ",
-            columns!(),
-            " FROM tower_idempotency.record \
-             WHERE owner = $1 AND operation = $2 AND key = $3 AND NOT EXISTS (SELECT FROM claimed)"
+            " FROM claimed UNION ALL SELECT * FROM seen"
         )
     };
 }
 
 /// The same for many: each row has the arriving claim's token behind the columns. The subquery is
 /// fenced, so that every record is looked up by its key, whatever the planner makes of the array.
-macro_rules! claim_joined {
+macro_rules! claim_many {
     ($settings:expr) => {
         concat!(
             // Nobody waits long for a key of somebody else's: each then goes alone.
             patience!("20ms", $settings),
-            ", arriving AS MATERIALIZED (\
-                 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::bigint[]) \
-                     AS arriving (owner, operation, key, token, fingerprint, stale_after)\
+            ", asked AS MATERIALIZED (\
+                 SELECT arriving.*, seen.* FROM unnest(\
+                     $1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::bigint[]\
+                 ) AS arriving \
+                     (its_owner, its_operation, its_key, its_token, its_fingerprint, stale_after) \
+                 LEFT JOIN LATERAL (SELECT ",
+            columns!(),
+            " FROM tower_idempotency.record \
+                     WHERE owner = its_owner AND operation = its_operation AND key = its_key AND ",
+            unless_serializable!(),
+            " OFFSET 0) AS seen (",
+            names!(),
+            ") ON true\
              ), claimed AS (\
                  INSERT INTO tower_idempotency.record \
                      (owner, operation, key, state, claim_token, claimed_at, stale_at, fingerprint) \
-                 SELECT owner, operation, key, 'claimed', token, now(), \
-                     now() + stale_after * interval '1 millisecond', fingerprint \
-                 FROM arriving, patience WHERE lock_timeout IS NOT NULL \
+                 SELECT its_owner, its_operation, its_key, 'claimed', its_token, now(), \
+                     now() + stale_after * interval '1 millisecond', its_fingerprint \
+                 FROM asked, patience WHERE state IS NULL AND lock_timeout IS NOT NULL \
                  ON CONFLICT ON CONSTRAINT record_pkey DO NOTHING \
                  RETURNING claim_token, claimed_at\
              ) \
              SELECT ",
             acquired!(),
-            ", claim_token FROM claimed UNION ALL SELECT found.*, token FROM arriving, LATERAL (SELECT ",
-            columns!(),
-            " FROM tower_idempotency.record AS record \
-              WHERE record.owner = arriving.owner AND record.operation = arriving.operation \
-                  AND record.key = arriving.key OFFSET 0) AS found \
-              WHERE NOT EXISTS (SELECT FROM claimed WHERE claim_token = token)"
+            ", claim_token FROM claimed UNION ALL SELECT ",
+            names!(),
+            ", its_token FROM asked WHERE state IS NOT NULL"
         )
     };
 }
@@ -193,23 +218,21 @@ impl DialectImpl for Postgres {
     // The driver counts down whatever the server answers.
     const BEFORE_UNWINDING: &'static [&'static str] = &[];
 
-    const JOINS_CLAIMS: bool = true;
+    const JOINING: Option<&'static Joining<&'static str>> = Some(&Joining {
+        many: claim_many!(""),
+        relaxed: claim!(relaxed!()),
+        many_relaxed: claim_many!(relaxed!()),
+    });
 
-    const RELAXED_CLAIM: Option<&'static str> = Some(claim!(relaxed!()));
-
-    async fn claim_joined(
+    async fn claim_many(
         conn: &mut PgConnection,
+        statement: &'static str,
         claims: &[&Claim],
-        relaxed: bool,
     ) -> Result<Vec<(ClaimToken, Row)>, sqlx::Error> {
         fn column<'a, T>(claims: &[&'a Claim], of: impl Fn(&'a Claim) -> T) -> Vec<T> {
             claims.iter().map(|claim| of(claim)).collect()
         }
-        let sql = match relaxed {
-            true => claim_joined!(relaxed!()),
-            false => claim_joined!(""),
-        };
-        let rows = sqlx::query(sql)
+        let rows = sqlx::query(crate::sent::statement(statement))
             .bind(column(claims, |claim| claim.id.owner.as_str()))
             .bind(column(claims, |claim| claim.id.operation.as_str()))
             .bind(column(claims, |claim| claim.id.key.as_str()))

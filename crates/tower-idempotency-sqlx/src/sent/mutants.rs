@@ -66,6 +66,15 @@ mod tests {
         ] {
             println!("\n{}\t{name}\t{}", DB::NAME, statement.sql());
         }
+        if let Some(joining) = DB::JOINING {
+            for (name, statement) in [
+                ("claim_many", &joining.many),
+                ("claim_relaxed", &joining.relaxed),
+                ("claim_many_relaxed", &joining.many_relaxed),
+            ] {
+                println!("\n{}\t{name}\t{}", DB::NAME, statement.sql());
+            }
+        }
     }
 
     /// What there is to be mutated.
