@@ -7,9 +7,9 @@ use axum::http::StatusCode;
 use end_to_end::{Client, Server, TestDb, World, effects_app, on_every_database};
 use serde_json::json;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::{Postgres, SqlSafeStr, Sqlite};
+use sqlx::{AssertSqlSafe, Postgres, Row as _, SqlSafeStr, Sqlite};
 use tokio::task::JoinSet;
-use tower_idempotency::{SqlxStore, migrate, sweep};
+use tower_idempotency::{SqlxStore, Store as _, migrate, sweep};
 
 fn users_own() -> Migrator {
     let sql = "CREATE TABLE users_own (id integer)".into_sql_str();
@@ -107,6 +107,73 @@ on_every_database! {
         assert_eq!(world.records("ever", "completed").await, 1);
         world.end().await;
     }
+}
+
+/// What the planner guesses of a parameter does not matter: no statement reads the whole table for
+/// one key or one batch. Only the search for what has been stale for a month does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_statement_reads_the_whole_table() {
+    let world = World::<Postgres>::with_connections(1).await;
+    let fill = "INSERT INTO tower_idempotency.record (owner, operation, key, state, claim_token, \
+             claimed_at, stale_at, fingerprint, status, kept, completed_at, expires_at) \
+         SELECT 'o' || i % 100, 'publish', i, 'completed', decode(md5(i::text), 'hex'), now(), \
+             now(), 'hs1:', 201, false, now(), now() - i * interval '1 second' \
+         FROM generate_series(1, 20000) AS i";
+    let run = async |sql| {
+        let ran = sqlx::raw_sql(sql).execute(&world.pool).await;
+        ran.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    };
+    run(fill).await;
+    run("VACUUM ANALYZE tower_idempotency.record").await;
+
+    let server = Server::start(effects_app(&world.layer())).await;
+    let client = Client::new(&server);
+    let mut arrivals = JoinSet::new();
+    for i in 0..16 {
+        let client = client.clone();
+        let act = json!({"note": "x", "answer": if i % 2 == 0 { 201 } else { 500 }});
+        arrivals.spawn(async move { client.post("/effects", &(i / 4).to_string(), &act).await });
+    }
+    arrivals.join_all().await;
+    let store = SqlxStore::new(world.pool.clone());
+    assert_eq!(store.purge(10).await.unwrap(), 10);
+    assert_eq!(store.purge(20_000).await.unwrap(), 19_990);
+
+    let prepared: Vec<(String, String, i32)> = sqlx::query_as(
+        "SELECT name, statement, cardinality(parameter_types) FROM pg_prepared_statements \
+         WHERE statement LIKE '%tower_idempotency.record%' \
+             AND statement NOT LIKE '%stale_at <= now() - $2%'",
+    )
+    .fetch_all(&world.pool)
+    .await
+    .unwrap();
+    for part in [
+        "unnest",
+        "INSERT",
+        "UPDATE",
+        "state = 'claimed'",
+        "ORDER BY expires_at",
+    ] {
+        let seen = prepared
+            .iter()
+            .any(|(_, statement, _)| statement.contains(part));
+        assert!(seen, "no statement with {part}");
+    }
+    run("SET plan_cache_mode = force_generic_plan").await;
+    for (name, statement, parameters) in prepared {
+        let nulls = vec!["NULL"; usize::try_from(parameters).unwrap()].join(", ");
+        let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE {name} ({nulls})"));
+        let plan: Vec<String> = sqlx::raw_sql(explain)
+            .fetch_all(&world.pool)
+            .await
+            .unwrap()
+            .iter()
+            .map(|line| line.get(0))
+            .collect();
+        let plan = plan.join("\n");
+        assert!(!plan.contains("Seq Scan on record"), "{statement}\n{plan}");
+    }
+    world.end().await;
 }
 
 /// The application's own migrations do not see ours, before or after.

@@ -193,24 +193,19 @@ impl DialectImpl for Postgres {
              expires_at = NULL \
              WHERE owner = $1 AND operation = $2 AND resource_ref = $3 AND state = 'completed'",
         erase_owner: "DELETE FROM tower_idempotency.record WHERE owner = $1",
-        // The conditions are repeated outside: a row may have been replaced since it was found.
-        purge_expired: "WITH doomed AS MATERIALIZED (\
-                 SELECT owner, operation, key FROM tower_idempotency.record \
+        // By place, which a row keeps while it is locked: what the planner makes of the limit does
+        // not matter then. Joined by key, it might read the whole table for one batch. The
+        // conditions are repeated outside: a row may have been replaced since it was found.
+        purge_expired: "DELETE FROM tower_idempotency.record WHERE ctid = ANY (ARRAY(\
+                 SELECT ctid FROM tower_idempotency.record \
                  WHERE expires_at <= now() AND state = 'completed' \
                  ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED\
-             ) \
-             DELETE FROM tower_idempotency.record AS r USING doomed \
-             WHERE r.owner = doomed.owner AND r.operation = doomed.operation AND r.key = doomed.key \
-                 AND r.expires_at <= now() AND r.state = 'completed'",
-        purge_stale: "WITH doomed AS MATERIALIZED (\
-                 SELECT owner, operation, key, claim_token FROM tower_idempotency.record \
+             )) AND expires_at <= now() AND state = 'completed'",
+        purge_stale: "DELETE FROM tower_idempotency.record WHERE ctid = ANY (ARRAY(\
+                 SELECT ctid FROM tower_idempotency.record \
                  WHERE state = 'claimed' AND stale_at <= now() - $2 * interval '1 millisecond' \
                  LIMIT $1 FOR UPDATE SKIP LOCKED\
-             ) \
-             DELETE FROM tower_idempotency.record AS r USING doomed \
-             WHERE r.owner = doomed.owner AND r.operation = doomed.operation AND r.key = doomed.key \
-                 AND r.claim_token = doomed.claim_token AND r.state = 'claimed' \
-                 AND r.stale_at <= now() - $2 * interval '1 millisecond'",
+             )) AND state = 'claimed' AND stale_at <= now() - $2 * interval '1 millisecond'",
     };
     const SINGLE_WRITER: bool = false;
     const LOOKS_FIRST: bool = false;
