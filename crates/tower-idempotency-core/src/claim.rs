@@ -100,3 +100,17 @@ pub enum ClaimOutcome {
     /// What the key made has been deleted.
     Tombstone,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ClaimToken;
+
+    /// A token comes back from the store as it went there, and no two are drawn alike.
+    #[test]
+    fn a_token_is_its_bytes() {
+        let token = ClaimToken::random();
+        assert_eq!(ClaimToken::from_bytes(*token.as_bytes()), token);
+        assert_eq!(ClaimToken::from_bytes([7; 16]).as_bytes(), &[7; 16]);
+        assert_ne!(ClaimToken::random(), token);
+    }
+}

@@ -185,3 +185,102 @@ impl Drop for Running {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::{IdempotencyKey, Operation, Owner};
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn id(key: &str) -> RecordId {
+        RecordId {
+            owner: Owner::shared(),
+            operation: Operation::from_static("publish"),
+            key: IdempotencyKey::from_text(key).expect("a key"),
+        }
+    }
+
+    /// R58: as many run as there are permits; one that is given back serves the next, though what it was
+    /// for still cleans up.
+    #[test]
+    fn permits_bound_what_runs() {
+        let gate = Gate::new(2);
+        let mut first = gate.enter().expect("a permit");
+        let second = gate.enter().expect("a permit");
+        assert!(gate.enter().is_none());
+        first.release_permit();
+        let third = gate.enter().expect("the first one's permit");
+        drop((first, second, third));
+        assert!(gate.enter().is_some());
+    }
+
+    /// As many wait as may run, and no more.
+    #[test]
+    fn permits_bound_who_waits() {
+        let gate = Gate::new(1);
+        let waiting = gate.wait().expect("the first one may wait");
+        assert!(gate.wait().is_none());
+        drop(waiting);
+        assert!(gate.wait().is_some());
+    }
+
+    /// Who listens for a key is woken for it, however keys share their bells; and nobody is rung for
+    /// once nobody listens.
+    #[tokio::test(start_paused = true)]
+    async fn who_listens_is_woken() {
+        let gate = Gate::new(1);
+        for key in 0..500 {
+            let id = id(&key.to_string());
+            let _listening = gate.listen();
+            let mut woken = pin!(gate.woken(&id));
+            woken.as_mut().enable();
+            gate.wake(&id);
+            assert_eq!(within(PATIENCE, woken).await, Ok(()), "{key}");
+        }
+        assert_eq!(gate.listening.load(Ordering::SeqCst), 0);
+    }
+
+    /// R59: a drain ends when the last one does, and aborts nothing that ends in time.
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_waits_for_what_runs() {
+        let gate = Gate::new(2);
+        assert!(gate.is_open());
+        let (one, other) = (gate.enter().expect("a permit"), gate.track());
+        let begun = Instant::now();
+        let running = async {
+            sleep(PATIENCE / 4).await;
+            drop(one);
+            assert!(!gate.is_open());
+            assert!(gate.enter().is_none(), "new work is kept out");
+            sleep(PATIENCE / 4).await;
+            drop(other);
+        };
+        let aborted = within(PATIENCE, gate.aborted());
+        let (left, (), aborted) = tokio::join!(gate.drain(PATIENCE, PATIENCE), running, aborted);
+        assert_eq!(left, 0);
+        assert!(aborted.is_err());
+        assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs());
+    }
+
+    /// What does not end in time is told to; what does not end then either is counted.
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_has_an_end() {
+        let gate = Gate::new(2);
+        let (one, _other) = (gate.enter().expect("a permit"), gate.enter());
+        let begun = Instant::now();
+        let running = async {
+            gate.aborted().await;
+            assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs());
+            drop(one);
+        };
+        let (left, ()) = tokio::join!(gate.drain(PATIENCE, PATIENCE / 2), running);
+        assert_eq!(left, 1);
+        assert_eq!(begun.elapsed(), PATIENCE + PATIENCE / 2);
+        assert!(gate.enter().is_none(), "there is no way back");
+    }
+}

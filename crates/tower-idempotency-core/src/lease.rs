@@ -235,16 +235,20 @@ mod tests {
     use super::*;
     use crate::{Fingerprint, IdempotencyKey, MemoryStore, Operation, Owner, RecordId};
 
-    /// R34: the claim is renewed until the transaction has begun, not until somebody has tried to.
-    #[tokio::test]
-    async fn renewal_ends_with_the_beginning() {
-        let store = MemoryStore::new();
+    fn claim() -> Claim {
         let id = RecordId {
             owner: Owner::shared(),
             operation: Operation::from_static("publish"),
             key: IdempotencyKey::from_text("k").unwrap(),
         };
-        let claim = Claim::new(id, Fingerprint::from_stored("hs1:"));
+        Claim::new(id, Fingerprint::from_stored("hs1:"))
+    }
+
+    /// R34: the claim is renewed until the transaction has begun, not until somebody has tried to.
+    #[tokio::test]
+    async fn renewal_ends_with_the_beginning() {
+        let store = MemoryStore::new();
+        let claim = claim();
         store.claim(&claim).await.unwrap();
         let lease = Lease::renewed(claim.clone());
 
@@ -262,5 +266,20 @@ mod tests {
         assert_eq!(lost.renew(&store).await.unwrap(), Renewed::Lost);
         let begun = lost.begin(&store, async { Ok(()) }).await;
         assert!(begun.is_err_and(|error| error.is_claim_lost()));
+    }
+
+    /// A lease knows its claim, and hands on what was made last, once.
+    #[tokio::test]
+    async fn a_lease_has_its_claim_and_what_was_made() {
+        assert!(Lease::unclaimed().claim().is_none());
+        let lease = Lease::claimed(claim());
+        assert_eq!(lease.claim().map(|claim| &claim.id), Some(&claim().id));
+        assert_eq!(lease.take_made(), None);
+        for made in ["post/1", "post/2"] {
+            lease.made(ResourceRef::try_new(made).unwrap());
+        }
+        let last = ResourceRef::try_new("post/2").unwrap();
+        assert_eq!(lease.take_made(), Some(last));
+        assert_eq!(lease.take_made(), None);
     }
 }

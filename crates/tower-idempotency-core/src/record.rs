@@ -252,4 +252,13 @@ mod tests {
             Decision::Answer(ClaimOutcome::Completed(response))
         );
     }
+
+    /// A tombstone is nobody's; any other record is its claim's.
+    #[test]
+    fn a_record_has_the_token_of_its_claim() {
+        let token = |byte| Some(ClaimToken::from_bytes([byte; 16]));
+        assert_eq!(claimed(false).token(), token(1));
+        assert_eq!(completed(false).token(), token(2));
+        assert_eq!(record(RecordState::Tombstone).token(), None);
+    }
 }

@@ -132,3 +132,88 @@ fn has_no_body(head: &response::Parts) -> bool {
         StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use http_body_util::{BodyExt as _, Full};
+
+    use super::*;
+
+    const LIMITS: CaptureLimits = CaptureLimits {
+        bytes: 1024,
+        time: Duration::from_secs(1),
+    };
+
+    fn line(name: &'static str, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(
+            header::HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )])
+    }
+
+    /// Whether a response with that header and those trailers is kept; `None` where it is no success.
+    async fn is_kept(headers: HeaderMap, trailers: Option<HeaderMap>) -> Option<bool> {
+        let body = Full::new(Bytes::from_static(b"body")).with_trailers(ready(trailers.map(Ok)));
+        let mut response = Response::new(body);
+        *response.headers_mut() = headers;
+        if !is_success(&response) {
+            return None;
+        }
+        let captured = capture(response, LIMITS, &HeaderPolicy::default()).await;
+        match captured {
+            Ok(Captured { stored, .. }) => Some(match stored.content {
+                Some(content) => {
+                    assert_eq!(&content.body[..], b"body");
+                    true
+                }
+                None => false,
+            }),
+            Err(NotCaptured::NoSuccess(_)) => None,
+            Err(NotCaptured::BodyFailed(never)) => match never {},
+        }
+    }
+
+    /// R54, R45: gRPC's failures are 200 too, in the headers or in the trailers.
+    #[tokio::test]
+    async fn a_grpc_failure_is_no_success() {
+        let plain = || line("content-type", "application/grpc");
+        assert_eq!(is_kept(plain(), None).await, Some(true));
+        for (status, kept) in [("0", Some(true)), ("5", None)] {
+            let status = line("grpc-status", status);
+            assert_eq!(is_kept(status.clone(), None).await, kept);
+            assert_eq!(is_kept(plain(), Some(status)).await, kept);
+        }
+    }
+
+    /// R43: an event stream is streamed on, however its type is written; nothing else is taken for one.
+    #[tokio::test]
+    async fn an_event_stream_is_not_kept() {
+        for (content_type, kept) in [
+            ("text/event-stream", false),
+            ("Text/Event-Stream; charset=utf-8", false),
+            ("text/event", true),
+            ("text/event-strea_", true),
+            ("application/problem+json", true),
+        ] {
+            let headers = line("content-type", content_type);
+            assert_eq!(is_kept(headers, None).await, Some(kept), "{content_type}");
+        }
+        assert_eq!(is_kept(HeaderMap::new(), None).await, Some(true));
+    }
+
+    /// RFC 9110: 204 and 205 have no body, whatever is stored.
+    #[tokio::test]
+    async fn a_replay_has_the_body_that_its_status_may_have() {
+        for (status, body) in [(200, "body"), (201, "body"), (204, ""), (205, "")] {
+            let status = StatusCode::from_u16(status).expect("a status");
+            let stored = StoredResponse::kept(status, "", "body");
+            let replayed =
+                replay::<Full<Bytes>>(status, stored.content.as_ref(), &HeaderPolicy::default());
+            let replayed = replayed.unwrap_or_else(|problem| panic!("{problem:?}"));
+            let collected = replayed.into_body().collect().await.expect("a body");
+            assert_eq!(&collected.to_bytes()[..], body.as_bytes(), "{status}");
+        }
+    }
+}

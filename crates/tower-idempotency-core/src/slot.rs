@@ -134,3 +134,20 @@ impl<T> fmt::Debug for TxGuard<T> {
         f.write_str("TxGuard(..)")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R63: what somebody holds is taken out when the last guard is dropped, and not begun anew.
+    #[tokio::test]
+    async fn a_leaked_transaction_is_reclaimed() {
+        let slot = TxSlot::new(Lease::unclaimed());
+        let guard = slot.acquire(async || Ok(5)).await.expect("it opens");
+        assert!(matches!(slot.close(), Closed::Held));
+        let (reclaimed, ()) = tokio::join!(slot.reclaim(), async { drop(guard) });
+        assert_eq!(reclaimed, Some(5));
+        assert_eq!(slot.reclaim().await, None);
+        assert!(slot.acquire(async || Ok(6)).await.is_err());
+    }
+}

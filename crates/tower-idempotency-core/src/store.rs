@@ -177,3 +177,50 @@ pub trait IntoStore<S> {
     /// Makes the store.
     fn into_store(self) -> S;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use http::StatusCode;
+
+    use super::*;
+    use crate::{Fingerprint, IdempotencyKey, Operation, Owner, RecordId};
+
+    /// R62: nothing but a completed record with the claim's own token proves its commit.
+    #[test]
+    fn only_its_own_token_proves_a_commit() {
+        let id = RecordId {
+            owner: Owner::shared(),
+            operation: Operation::from_static("publish"),
+            key: IdempotencyKey::from_text("k").expect("a key"),
+        };
+        let fingerprint = Fingerprint::from_stored("hs1:");
+        let claim = Claim::new(id, fingerprint.clone());
+        let record = |state| Record {
+            state,
+            claimed_at: SystemTime::UNIX_EPOCH,
+            resource_ref: None,
+        };
+        let completed = |token| {
+            record(RecordState::Completed {
+                token,
+                fingerprint: fingerprint.clone(),
+                response: StoredResponse::not_kept(StatusCode::CREATED),
+                expired: false,
+            })
+        };
+        let claimed = record(RecordState::Claimed {
+            token: claim.token,
+            fingerprint: fingerprint.clone(),
+            stale: false,
+        });
+        let of = |record| Resolution::of(&claim, record);
+        assert!(matches!(of(None), Resolution::Absent));
+        let mine = of(Some(completed(claim.token)));
+        assert!(matches!(mine, Resolution::Committed(_)));
+        let theirs = of(Some(completed(ClaimToken::from_bytes([7; 16]))));
+        assert!(matches!(theirs, Resolution::Other(_)));
+        assert!(matches!(of(Some(claimed)), Resolution::Other(_)));
+    }
+}

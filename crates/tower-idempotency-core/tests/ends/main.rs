@@ -1,10 +1,15 @@
 //! How a request ends, for every way in which a store can answer: what the client is told, and what
 //! is done with the key. No database: stores that do so are in the end-to-end tests.
 
+mod earlier_names;
+mod renewing;
 mod store;
+mod waiting;
 
 use std::convert::Infallible;
-use std::panic::AssertUnwindSafe;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -12,31 +17,36 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::task::JoinError;
 use tokio::time::sleep;
-use tower::{Layer as _, ServiceExt as _, service_fn};
+use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 use tower_idempotency_core::{
     Claim, ClaimOutcome, ClaimToken, Completion, Fingerprint, IdempotencyLayer, Lease, Owner,
-    Problem, Record, RecordState, Resolution, Rollback, StoreError, StoredResponse,
+    Problem, Record, RecordState, Resolution, ResponseBody, Rollback, Store, StoreError,
+    StoredResponse,
 };
 
 use crate::store::{Claims, Commits, Completes, Looks, Resolves, Script, Scripted};
 
+type Answer = Response<ResponseBody<Full<Bytes>>>;
+
 const CREATED: StatusCode = StatusCode::CREATED;
 const SHARED: [&str; 2] = ["claim", "complete"];
 
-/// A new key's request, whose handler answers that status; then all that is done after the answer.
-async fn send_with(
-    script: Script,
+/// Sends a request through a layer to a handler that answers that status.
+async fn sent<S: Store, F>(
+    layer: &IdempotencyLayer<S>,
     key: Option<&str>,
-    handler: fn() -> StatusCode,
-) -> Result<(String, Vec<&'static str>), JoinError> {
-    let store = Scripted::new(script);
-    let layer = IdempotencyLayer::with_store(store.clone())
-        .operation("publish")
-        .optional();
-    let service = layer.layer(service_fn(move |_: Request<Full<Bytes>>| async move {
-        let mut response = Response::new(Full::new(Bytes::from_static(b"mine")));
-        *response.status_mut() = handler();
-        Ok::<_, Infallible>(response)
+    handler: impl Fn() -> F + Clone + Send + 'static,
+) -> Answer
+where
+    F: Future<Output = StatusCode> + Send + 'static,
+{
+    let service = layer.layer(service_fn(move |_: Request<Full<Bytes>>| {
+        let status = handler();
+        async move {
+            let mut response = Response::new(Full::new(Bytes::from_static(b"mine")));
+            *response.status_mut() = status.await;
+            Ok::<_, Infallible>(response)
+        }
     }));
     let mut request = Request::builder().method(Method::POST).uri("/");
     if let Some(key) = key {
@@ -44,18 +54,34 @@ async fn send_with(
     }
     let mut request = request.body(Full::new(Bytes::new())).expect("a request");
     request.extensions_mut().insert(Owner::shared());
-    let answered = AssertUnwindSafe(service.oneshot(request));
-    let response = tokio::spawn(answered.0)
-        .await?
-        .unwrap_or_else(|never| match never {});
-    // In paused time: all that is left to do is done.
-    sleep(Duration::from_secs(60)).await;
-    let told = match response.extensions().get::<Problem>() {
+    let answered = service.oneshot(request).await;
+    answered.unwrap_or_else(|never| match never {})
+}
+
+/// What a client is told, in short.
+fn told(response: &Answer) -> String {
+    match response.extensions().get::<Problem>() {
         Some(problem) => format!("{} {:?}", problem.status().as_u16(), problem.kind()),
         None if response.headers().contains_key("idempotent-replayed") => "replay".to_owned(),
         None => response.status().as_u16().to_string(),
-    };
-    Ok((told, store.asked()))
+    }
+}
+
+/// A request whose handler answers that status; then all that is done after the answer.
+async fn send_with(
+    script: Script,
+    key: Option<&'static str>,
+    handler: fn() -> StatusCode,
+) -> Result<(String, Vec<&'static str>), JoinError> {
+    let store = Scripted::new(script);
+    let layer = IdempotencyLayer::with_store(store.clone())
+        .operation("publish")
+        .optional();
+    let answered = async move { sent(&layer, key, move || async move { handler() }).await };
+    let response = tokio::spawn(answered).await?;
+    // In paused time: all that is left to do is done.
+    sleep(Duration::from_secs(60)).await;
+    Ok((told(&response), store.asked()))
 }
 
 async fn send(script: Script) -> (String, Vec<&'static str>) {
@@ -470,4 +496,64 @@ async fn without_a_record_only_a_commit_is_a_success() {
         sent.expect("no panic"),
         ("404".to_owned(), vec!["rollback"])
     );
+}
+
+/// R64: a mark that finds nothing to mark has been made before, or the key is somebody else's.
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_was_made_is_not_lost() {
+    let cases: [(Looks, &str); 3] = [
+        (
+            |mine| Ok(Some(completed(mine, fingerprint()))),
+            "500 TransactionLost",
+        ),
+        (|_| Ok(Some(completed(theirs(), fingerprint()))), "replay"),
+        (|_| Ok(None), "409 InProgress"),
+    ];
+    for (lookup, expected) in cases {
+        let script = Script {
+            complete: |_| Some(Completion::NotOurs),
+            mark: || Ok(false),
+            lookup,
+            ..Script::GOOD
+        };
+        assert_eq!(send(script).await.0, expected);
+    }
+}
+
+/// R7: where the key is not optional, nothing runs without one.
+#[tokio::test(start_paused = true)]
+async fn a_missing_key_is_refused() {
+    let store = Scripted::new(Script::GOOD);
+    let layer = IdempotencyLayer::with_store(store.clone()).operation("publish");
+    let response = sent(&layer, None, async || panic!("it runs")).await;
+    assert_eq!(told(&response), "400 KeyMissing");
+    assert!(store.asked().is_empty());
+}
+
+/// A service that is never ready.
+#[derive(Clone)]
+struct Unready;
+
+impl Service<Request<Full<Bytes>>> for Unready {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = std::future::Pending<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Pending
+    }
+
+    fn call(&mut self, _: Request<Full<Bytes>>) -> Self::Future {
+        panic!("it is not ready")
+    }
+}
+
+/// The layer is ready when what it is around is.
+#[test]
+fn readiness_is_the_inner_services() {
+    let layer = IdempotencyLayer::with_store(Scripted::new(Script::GOOD)).operation("publish");
+    let mut service = layer.layer(Unready);
+    let ready = pin!(service.ready());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(ready.poll(&mut context).is_pending());
 }
