@@ -22,6 +22,9 @@ impl SqlxStore<Postgres> {
     /// a second), and the server of one that fails: keys and results, as hexadecimal digits. Switch the
     /// former off with `.log_slow_statements(LevelFilter::Off, ..)` and `.log_statements(..)`.
     ///
+    /// Results come as text then: leave `bytea_output` at `hex`, its default. With `escape` sqlx cannot
+    /// read a record, and arrivals are answered 503.
+    ///
     /// ```no_run
     /// # fn layer(pool: sqlx::PgPool) {
     /// use tower_idempotency_core::IdempotencyLayer;

@@ -11,7 +11,7 @@ use axum::routing::post;
 use end_to_end::{Client, Server, Stage, TestDb, World, effects_app};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection as _, Postgres};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Postgres};
 use tokio::task::JoinSet;
 use tower_idempotency::Tx;
 
@@ -23,6 +23,8 @@ async fn world(isolation: &str) -> World<Postgres> {
     let pool = PgPoolOptions::new().connect_with(options).await.unwrap();
     World::over(database, pool).await
 }
+
+const TOKEN: &str = "\\x00112233445566778899aabbccddeeff";
 
 const STRICT: [&str; 2] = ["repeatable read", "serializable"];
 
@@ -52,6 +54,60 @@ async fn racing_arrivals_have_one_effect() {
         assert_eq!(world.effects("x").await, 1, "{isolation}");
         world.end().await;
     }
+}
+
+/// Two claims of new keys are no conflict where transactions are serializable, though both find
+/// nothing in the same page of the index: their statement does not look before it inserts there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_keys_do_not_fail_each_other() {
+    let world = World::<Postgres>::with_connections(1).await;
+    let server = Server::start(effects_app(&world.layer())).await;
+    let client = Client::new(&server);
+    // So many that some are claimed by one statement.
+    let mut arrivals = JoinSet::new();
+    for key in 0..16 {
+        let client = client.clone();
+        let act = json!({"note": "x"});
+        arrivals.spawn(async move { client.post("/effects", &key.to_string(), &act).await });
+    }
+    arrivals.join_all().await;
+    let claims: Vec<(String, String)> = sqlx::query_as(
+        "SELECT statement, array_to_string(parameter_types, ', ') FROM pg_prepared_statements \
+         WHERE statement LIKE '%INSERT INTO tower_idempotency.record%' \
+             AND cardinality(parameter_types) > 0",
+    )
+    .fetch_all(&world.pool)
+    .await
+    .unwrap();
+    assert_eq!(claims.len(), 2, "one for a claim, one for many: {claims:?}");
+    for (claim, types) in claims {
+        let mut transactions = Vec::new();
+        for side in ["one", "another"] {
+            let mut conn = PgConnection::connect(world.database.url()).await.unwrap();
+            let values = match types.contains("[]") {
+                false => format!("'o', 'publish', '{side}', '{TOKEN}', 'hs1:', 1000"),
+                true => format!(
+                    "ARRAY['o'], ARRAY['publish'], ARRAY['{side} of many'], \
+                     ARRAY['{TOKEN}'::bytea], ARRAY['hs1:'], ARRAY[1000]"
+                ),
+            };
+            for sql in [
+                format!("PREPARE claim ({types}) AS {claim}"),
+                "BEGIN ISOLATION LEVEL SERIALIZABLE".to_owned(),
+                format!("EXECUTE claim ({values})"),
+            ] {
+                let run = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn);
+                run.await.expect("a claim");
+            }
+            transactions.push(conn);
+        }
+        for mut conn in transactions {
+            Postgres::run(&mut conn, "COMMIT")
+                .await
+                .expect("no conflict");
+        }
+    }
+    world.end().await;
 }
 
 /// A handler that reads, writes, and stops in its first run.

@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
-use end_to_end::{TestDb, World, on_every_database, on_every_server};
+use axum::http::StatusCode;
+use end_to_end::{Client, Server, TestDb, World, effects_app, on_every_database, on_every_server};
+use serde_json::json;
 use sqlx::pool::PoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::SqlitePoolOptions;
-use sqlx::{MySql, PgPool, Postgres, Sqlite};
+use sqlx::{AssertSqlSafe, MySql, PgPool, Postgres, Sqlite};
 use test_support::{Direction, Proxy, Traffic};
-use tower_idempotency::{Finding, Severity, SqlxStore, harden, migrate};
+use tower_idempotency::{
+    Finding, IdempotencyLayer, Severity, SqlxStore, Store as _, harden, migrate,
+};
 
 async fn findings<D: TestDb>(pool: &sqlx::Pool<D>) -> Vec<Finding> {
     SqlxStore::new(pool.clone())
@@ -183,4 +188,61 @@ on_every_server! {
         );
         world.end().await;
     }
+}
+
+/// docs/deployment.md: these rights are all that an application's role needs, whatever was taken from
+/// everybody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn few_rights_are_enough() {
+    let world = World::<Postgres>::new().await;
+    // A server has its roles for all databases.
+    let role = format!("app_of_{}", world.database.name());
+    for sql in [
+        "CREATE ROLE $app LOGIN",
+        "GRANT ALL ON ALL TABLES IN SCHEMA public TO $app",
+        "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO $app",
+        "REVOKE ALL ON FUNCTION tower_idempotency.is_whole FROM PUBLIC",
+        "GRANT USAGE ON SCHEMA tower_idempotency TO $app",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON tower_idempotency.record TO $app",
+        "GRANT EXECUTE ON FUNCTION tower_idempotency.is_whole TO $app",
+    ] {
+        let sql = AssertSqlSafe(sql.replace("$app", &role));
+        sqlx::raw_sql(sql)
+            .execute(&world.pool)
+            .await
+            .expect("the rights");
+    }
+    let options: PgConnectOptions = world.database.url().parse().unwrap();
+    let pool = PgPoolOptions::new()
+        .connect_with(options.username(&role))
+        .await
+        .unwrap();
+    let store = SqlxStore::new(pool.clone());
+    let findings = store.check().await.expect("the role may ask");
+    let errors = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error);
+    assert_eq!(errors.count(), 0, "{findings:?}");
+    let layer = IdempotencyLayer::new(pool.clone());
+    let server = Server::start(effects_app(&layer)).await;
+    let client = Client::new(&server);
+    let act = json!({"note": "x"});
+    assert_eq!(
+        client.post("/effects", "k", &act).await.status,
+        StatusCode::CREATED
+    );
+    assert!(client.post("/effects", "k", &act).await.is_replay());
+    let failing = json!({"note": "x", "answer": 400});
+    assert_eq!(
+        client.post("/effects", "f", &failing).await.status,
+        StatusCode::BAD_REQUEST
+    );
+    assert_eq!(store.purge(10).await.unwrap(), 0);
+    pool.close().await;
+    let drop = AssertSqlSafe(format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+    sqlx::raw_sql(drop)
+        .execute(&world.pool)
+        .await
+        .expect("the role");
+    world.end().await;
 }

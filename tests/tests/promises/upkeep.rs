@@ -176,6 +176,44 @@ async fn no_statement_reads_the_whole_table() {
     world.end().await;
 }
 
+/// R37: also of a table in parts, each of which has rows at the same places, no more is purged than was
+/// asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_may_be_in_parts() {
+    let world = World::<Postgres>::new().await;
+    for sql in [
+        "CREATE TABLE tower_idempotency.parts \
+             (LIKE tower_idempotency.record INCLUDING CONSTRAINTS) PARTITION BY HASH (owner)",
+        "DROP TABLE tower_idempotency.record",
+        "ALTER TABLE tower_idempotency.parts RENAME TO record",
+        "ALTER TABLE tower_idempotency.record \
+             ADD CONSTRAINT record_pkey PRIMARY KEY (owner, operation, key)",
+        "CREATE TABLE tower_idempotency.record_0 PARTITION OF tower_idempotency.record \
+             FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
+        "CREATE TABLE tower_idempotency.record_1 PARTITION OF tower_idempotency.record \
+             FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
+        "INSERT INTO tower_idempotency.record (owner, operation, key, state, claim_token, \
+             claimed_at, stale_at, fingerprint, status, kept, completed_at, expires_at) \
+         SELECT 'o' || i, 'publish', i, 'completed', decode(md5(i::text), 'hex'), now(), now(), \
+             'hs1:', 201, false, now(), now() \
+         FROM generate_series(1, 400) AS i",
+    ] {
+        let ran = sqlx::raw_sql(sql).execute(&world.pool).await;
+        ran.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    let store = SqlxStore::new(world.pool.clone());
+    assert_eq!(store.purge(150).await.unwrap(), 150);
+    let server = Server::start(effects_app(&world.layer())).await;
+    let (client, act) = (Client::new(&server), json!({"note": "x"}));
+    assert_eq!(
+        client.post("/effects", "k", &act).await.status,
+        StatusCode::CREATED
+    );
+    assert!(client.post("/effects", "k", &act).await.is_replay());
+    assert_eq!(store.purge(1_000).await.unwrap(), 250);
+    world.end().await;
+}
+
 /// The application's own migrations do not see ours, before or after.
 #[tokio::test]
 async fn the_applications_own_migrations_are_left_alone() {

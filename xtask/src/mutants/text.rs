@@ -81,6 +81,10 @@ const REPLACED: &[(&str, &str)] = &[
         "",
     ),
     (" ORDER BY expires_at", ""),
+    (
+        " AND ((tableoid, ctid) IN (SELECT part, place FROM doomed)) IS TRUE",
+        "",
+    ),
     ("LIMIT $1", "LIMIT $1 + 1000"),
     ("LIMIT ?1", "LIMIT ?1 + 1000"),
     (" FORCE INDEX (record_resource)", ""),

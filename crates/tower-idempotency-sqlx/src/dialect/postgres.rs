@@ -147,6 +147,26 @@ macro_rules! claim_many {
     };
 }
 
+/// By place, which a row keeps while it is locked: what the planner makes of the limit does not matter
+/// then. Joined by key, it might read the whole table for one batch. Where the table is partitioned,
+/// one place is in each part; the subquery is hashed, and `IS TRUE` keeps it from becoming a join. The
+/// conditions are repeated outside: a row may have been replaced since it was found.
+macro_rules! purge {
+    ($doomed:literal, $order:literal) => {
+        concat!(
+            "WITH doomed AS MATERIALIZED (\
+                 SELECT tableoid AS part, ctid AS place FROM tower_idempotency.record WHERE ",
+            $doomed,
+            $order,
+            " LIMIT $1 FOR UPDATE SKIP LOCKED\
+             ) \
+             DELETE FROM tower_idempotency.record WHERE ctid = ANY (ARRAY(SELECT place FROM doomed)) \
+                 AND ((tableoid, ctid) IN (SELECT part, place FROM doomed)) IS TRUE AND ",
+            $doomed
+        )
+    };
+}
+
 impl DialectImpl for Postgres {
     const SQL: &'static Sql<&'static str> = &Sql {
         lookup: concat!(
@@ -193,19 +213,14 @@ impl DialectImpl for Postgres {
              expires_at = NULL \
              WHERE owner = $1 AND operation = $2 AND resource_ref = $3 AND state = 'completed'",
         erase_owner: "DELETE FROM tower_idempotency.record WHERE owner = $1",
-        // By place, which a row keeps while it is locked: what the planner makes of the limit does
-        // not matter then. Joined by key, it might read the whole table for one batch. The
-        // conditions are repeated outside: a row may have been replaced since it was found.
-        purge_expired: "DELETE FROM tower_idempotency.record WHERE ctid = ANY (ARRAY(\
-                 SELECT ctid FROM tower_idempotency.record \
-                 WHERE expires_at <= now() AND state = 'completed' \
-                 ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED\
-             )) AND expires_at <= now() AND state = 'completed'",
-        purge_stale: "DELETE FROM tower_idempotency.record WHERE ctid = ANY (ARRAY(\
-                 SELECT ctid FROM tower_idempotency.record \
-                 WHERE state = 'claimed' AND stale_at <= now() - $2 * interval '1 millisecond' \
-                 LIMIT $1 FOR UPDATE SKIP LOCKED\
-             )) AND state = 'claimed' AND stale_at <= now() - $2 * interval '1 millisecond'",
+        purge_expired: purge!(
+            "expires_at <= now() AND state = 'completed'",
+            " ORDER BY expires_at"
+        ),
+        purge_stale: purge!(
+            "state = 'claimed' AND stale_at <= now() - $2 * interval '1 millisecond'",
+            ""
+        ),
     };
     const SINGLE_WRITER: bool = false;
     const LOOKS_FIRST: bool = false;
