@@ -4,6 +4,7 @@ use std::error::Error;
 use std::path::Path;
 
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::figures::matrix::Cell;
 use crate::load::Case;
@@ -18,6 +19,9 @@ const PANELS: [(Case, usize); 4] = [
 
 /// Where bars are cut off: a response from memory is many times as fast as one from a database.
 const HIGHEST: f64 = 1.6;
+
+/// How much room the databases' names have below the axis, in its units.
+const NAMES: f64 = 0.22;
 
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0x33, 0x66, 0xcc),
@@ -51,17 +55,21 @@ pub(crate) fn draw(cells: &[Cell], path: &Path) -> Result<(), Box<dyn Error>> {
             Case::NewKey => "a bare handler",
             Case::Replay | Case::InProgress => "a bare read",
         };
-        let title = format!("{}, {clients} clients, beside {against}", case.title());
+        let plural = if *clients == 1 { "" } else { "s" };
+        let title = format!(
+            "{}, {clients} client{plural}, beside {against}",
+            case.title()
+        );
         let mut chart = ChartBuilder::on(area)
             .caption(title, ("sans-serif", 16))
             .margin(8)
-            .x_label_area_size(24)
             .y_label_area_size(36)
-            .build_cartesian_2d(0.0..databases.len() as f64, 0.0..HIGHEST * 1.3)?;
+            .build_cartesian_2d(0.0..databases.len() as f64, -NAMES..HIGHEST * 1.3)?;
         chart
             .configure_mesh()
             .disable_x_mesh()
             .disable_x_axis()
+            .light_line_style(TRANSPARENT)
             .y_labels(6)
             .draw()?;
         let width = 0.9 / subjects.len().max(1) as f64;
@@ -92,9 +100,16 @@ pub(crate) fn draw(cells: &[Cell], path: &Path) -> Result<(), Box<dyn Error>> {
             .label_font(("sans-serif", 11))
             .background_style(WHITE.mix(0.8))
             .draw()?;
-        let names = databases.iter().enumerate().map(|(place, name)| {
-            let at = (place as f64 + 0.05, HIGHEST * 0.02);
-            Text::new((*name).to_owned(), at, ("sans-serif", 12))
+        let middle = Pos::new(HPos::Center, VPos::Top);
+        let style = ("sans-serif", 12).into_font().color(&BLACK).pos(middle);
+        // One line for each part of a name, below the axis.
+        let lines = databases.iter().enumerate().flat_map(|(place, name)| {
+            let parts = name.split(", ").enumerate();
+            parts.map(move |(line, part)| (place as f64 + 0.5, line as f64, part))
+        });
+        let names = lines.map(|(place, line, part)| {
+            let at = (place, -NAMES * (0.15 + 0.4 * line));
+            Text::new(part.to_owned(), at, style.clone())
         });
         chart.draw_series(names)?;
     }

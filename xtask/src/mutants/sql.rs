@@ -108,8 +108,13 @@ async fn survivors(
 
 /// The first test that fails, or what else betrays the mutant. The tests end there.
 async fn noticed(mutant: &Mutant, test: &Path, engines: &Engines) -> Outcome<Option<String>> {
+    // What names no database is run on PostgreSQL.
+    let tests = match &*mutant.database {
+        "postgres" => &["--skip", "mysql", "--skip", "sqlite"][..],
+        database => &[database],
+    };
     let mut child = tokio::process::Command::new(test)
-        .arg(&mutant.database)
+        .args(tests)
         .envs(engines.variables())
         .env("SQL_MUTANT_OF", &mutant.of)
         .env("SQL_MUTANT_IS", &mutant.is)
