@@ -92,12 +92,8 @@ async fn survivors(
         let begun = Instant::now();
         let mut verdict = "survives".to_owned();
         for (name, test) in tests {
-            // Of the promises, what names no database is run on PostgreSQL.
-            let of_its = match &*mutant.database {
-                "postgres" if *name == "promises" => &["--skip", "mysql", "--skip", "sqlite"][..],
-                database => &[database],
-            };
-            if let Some(failed) = noticed(mutant, test, of_its, engines).await? {
+            let of_its = which(mutant, name);
+            if let Some(failed) = noticed(mutant, test, &of_its, engines).await? {
                 verdict = format!("caught by {failed}");
                 break;
             }
@@ -111,11 +107,36 @@ async fn survivors(
     Ok(survivors)
 }
 
+/// Which tests of that binary send the mutant's statement.
+fn which(mutant: &Mutant, test: &str) -> Vec<String> {
+    let Mutant {
+        database,
+        statement,
+        ..
+    } = mutant;
+    match (test, &**database) {
+        // Other ways of sending have the contract to themselves.
+        ("contract", database) => {
+            let relaxed = if statement.contains("relaxed") {
+                "_relaxed"
+            } else {
+                ""
+            };
+            vec![format!("{database}{relaxed}::"), format!("on_{database}")]
+        }
+        // What names no database is run on PostgreSQL.
+        (_, "postgres") => ["--skip", "mysql", "--skip", "sqlite"]
+            .map(Into::into)
+            .into(),
+        (_, database) => vec![database.to_owned()],
+    }
+}
+
 /// The first test that fails, or what else betrays the mutant. The tests end there.
 async fn noticed(
     mutant: &Mutant,
     test: &Path,
-    of_its: &[&str],
+    of_its: &[String],
     engines: &Engines,
 ) -> Outcome<Option<String>> {
     let mut child = tokio::process::Command::new(test)

@@ -33,7 +33,8 @@ pub async fn a_result_lives_until_its_ttl_is_over<F: Fixture>(f: &F) {
 /// R36: when its ttl is over, a result is replaced by the next arrival, with no purge having run.
 pub async fn an_expired_result_is_replaced<F: Fixture>(f: &F) {
     let owner = with_ttl(claim("key"), TTL);
-    finish(f.store(), &owner, &created("first")).await;
+    // With all that a record can have: nothing of it may be left.
+    finish(f.store(), &owner, &created_with_ref("first", "post/1")).await;
     f.age(TTL).await;
     ensure!(
         lookup(f.store(), &owner.id)
@@ -49,6 +50,10 @@ pub async fn an_expired_result_is_replaced<F: Fixture>(f: &F) {
         "an expired result is replaced"
     );
     still_running(f.store(), &next).await;
+    let made = lookup(f.store(), &next.id)
+        .await
+        .and_then(|record| record.resource_ref);
+    assert_eq!(made, None, "a replaced result's resource is forgotten");
     complete(f.store(), &next, &created("second")).await;
     answers(f.store(), &owner.id, &created("second")).await;
 }
