@@ -56,6 +56,13 @@ async fn racing_arrivals_have_one_effect() {
     }
 }
 
+/// Holds inserts up, after what came before them in their statements.
+const GATE: &str = "\
+    CREATE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS
+        $$ BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END $$;
+    CREATE TRIGGER gate BEFORE INSERT ON tower_idempotency.record
+        FOR EACH ROW EXECUTE FUNCTION wait_at_gate()";
+
 /// Two claims of new keys are no conflict where transactions are serializable, though both find
 /// nothing in the same page of the index: their statement does not look before it inserts there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -80,8 +87,13 @@ async fn new_keys_do_not_fail_each_other() {
     .await
     .unwrap();
     assert_eq!(claims.len(), 2, "one for a claim, one for many: {claims:?}");
+    let mut gate = PgConnection::connect(world.database.url()).await.unwrap();
+    Postgres::run(&mut gate, GATE).await.unwrap();
     for (claim, types) in claims {
-        let mut transactions = Vec::new();
+        Postgres::run(&mut gate, "SELECT pg_advisory_lock(1)")
+            .await
+            .unwrap();
+        let mut claiming = JoinSet::new();
         for side in ["one", "another"] {
             let mut conn = PgConnection::connect(world.database.url()).await.unwrap();
             let values = match types.contains("[]") {
@@ -91,20 +103,34 @@ async fn new_keys_do_not_fail_each_other() {
                      ARRAY['{TOKEN}'::bytea], ARRAY['hs1:'], ARRAY[1000]"
                 ),
             };
-            for sql in [
+            let statements = [
                 format!("PREPARE claim ({types}) AS {claim}"),
                 "BEGIN ISOLATION LEVEL SERIALIZABLE".to_owned(),
                 format!("EXECUTE claim ({values})"),
-            ] {
-                let run = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn);
-                run.await.expect("a claim");
-            }
-            transactions.push(conn);
+                "COMMIT".to_owned(),
+            ];
+            claiming.spawn(async move {
+                for sql in statements {
+                    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await?;
+                }
+                Ok::<_, sqlx::Error>(())
+            });
         }
-        for mut conn in transactions {
-            Postgres::run(&mut conn, "COMMIT")
-                .await
-                .expect("no conflict");
+        let waiting = "SELECT count(*) FROM pg_stat_activity \
+             WHERE wait_event = 'advisory' AND datname = current_database()";
+        while sqlx::query_scalar::<_, i64>(waiting)
+            .fetch_one(&mut gate)
+            .await
+            .unwrap()
+            < 2
+        {
+            tokio::task::yield_now().await;
+        }
+        Postgres::run(&mut gate, "SELECT pg_advisory_unlock(1)")
+            .await
+            .unwrap();
+        for claimed in claiming.join_all().await {
+            claimed.expect("no conflict");
         }
     }
     world.end().await;

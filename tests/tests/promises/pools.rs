@@ -77,17 +77,30 @@ async fn a_request_leaves_its_connection_as_it_was() {
     let world = World::<Postgres>::with_connections(1).await;
     let server = Server::start(effects_app(&world.layer())).await;
     let client = Client::new(&server);
-    for act in [json!({"note": "x"}), json!({"note": "x", "answer": 400})] {
-        client
-            .post("/effects", &act.to_string().len().to_string(), &act)
-            .await;
+    // One alone, and so many at once that some are claimed by one statement.
+    for (arrivals, act) in [
+        (1, json!({"note": "x"})),
+        (1, json!({"note": "x", "answer": 400})),
+        (16, json!({"note": "x"})),
+    ] {
+        let mut arriving = JoinSet::new();
+        for number in 0..arrivals {
+            let (client, act) = (client.clone(), act.clone());
+            let key = format!("{}-{number}", act.to_string().len() + arrivals);
+            arriving.spawn(async move { client.post("/effects", &key, &act).await });
+        }
+        arriving.join_all().await;
         let settings = "SELECT current_setting('lock_timeout'), \
                         coalesce(current_setting('tower_idempotency.claim', true), '')";
         let left: (String, String) = sqlx::query_as(settings)
             .fetch_one(&world.pool)
             .await
             .expect("the settings");
-        assert_eq!(left, ("0".to_owned(), String::new()), "after {act}");
+        assert_eq!(
+            left,
+            ("0".to_owned(), String::new()),
+            "after {arrivals} of {act}"
+        );
     }
     world.end().await;
 }
