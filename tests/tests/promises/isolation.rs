@@ -56,18 +56,9 @@ async fn racing_arrivals_have_one_effect() {
     }
 }
 
-/// Holds inserts up, after what came before them in their statements.
-const GATE: &str = "\
-    CREATE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS
-        $$ BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END $$;
-    CREATE TRIGGER gate BEFORE INSERT ON tower_idempotency.record
-        FOR EACH ROW EXECUTE FUNCTION wait_at_gate()";
-
-/// Two claims of new keys are no conflict where transactions are serializable, though both find
-/// nothing in the same page of the index: their statement does not look before it inserts there.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_keys_do_not_fail_each_other() {
-    let world = World::<Postgres>::with_connections(1).await;
+/// The statements that claim, for one and for many, as they were sent, and the types of their
+/// parameters.
+async fn claiming(world: &World<Postgres>) -> Vec<(String, String)> {
     let server = Server::start(effects_app(&world.layer())).await;
     let client = Client::new(&server);
     // So many that some are claimed by one statement.
@@ -78,60 +69,126 @@ async fn new_keys_do_not_fail_each_other() {
         arrivals.spawn(async move { client.post("/effects", &key.to_string(), &act).await });
     }
     arrivals.join_all().await;
-    let claims: Vec<(String, String)> = sqlx::query_as(
-        "SELECT statement, array_to_string(parameter_types, ', ') FROM pg_prepared_statements \
-         WHERE statement LIKE '%INSERT INTO tower_idempotency.record%' \
-             AND cardinality(parameter_types) > 0",
-    )
-    .fetch_all(&world.pool)
-    .await
-    .unwrap();
+    let sql = "SELECT statement, array_to_string(parameter_types, ', ') \
+               FROM pg_prepared_statements \
+               WHERE statement LIKE '%INSERT INTO tower_idempotency.record%' \
+                   AND cardinality(parameter_types) > 0";
+    let claims: Vec<(String, String)> = sqlx::query_as(sql).fetch_all(&world.pool).await.unwrap();
     assert_eq!(claims.len(), 2, "one for a claim, one for many: {claims:?}");
-    let mut gate = PgConnection::connect(world.database.url()).await.unwrap();
-    Postgres::run(&mut gate, GATE).await.unwrap();
-    for (claim, types) in claims {
-        Postgres::run(&mut gate, "SELECT pg_advisory_lock(1)")
-            .await
-            .unwrap();
-        let mut claiming = JoinSet::new();
-        for side in ["one", "another"] {
-            let mut conn = PgConnection::connect(world.database.url()).await.unwrap();
-            let values = match types.contains("[]") {
-                false => format!("'o', 'publish', '{side}', '{TOKEN}', 'hs1:', 1000"),
-                true => format!(
-                    "ARRAY['o'], ARRAY['publish'], ARRAY['{side} of many'], \
-                     ARRAY['{TOKEN}'::bytea], ARRAY['hs1:'], ARRAY[1000]"
-                ),
-            };
-            let statements = [
-                format!("PREPARE claim ({types}) AS {claim}"),
-                "BEGIN ISOLATION LEVEL SERIALIZABLE".to_owned(),
-                format!("EXECUTE claim ({values})"),
-                "COMMIT".to_owned(),
-            ];
-            claiming.spawn(async move {
-                for sql in statements {
-                    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await?;
-                }
-                Ok::<_, sqlx::Error>(())
-            });
-        }
+    claims
+}
+
+/// Statements that claim a key of the owner `o` in a transaction of that isolation.
+fn claim_of(statement: &str, types: &str, key: &str, isolation: &str) -> [String; 4] {
+    let values = match types.contains("[]") {
+        false => format!("'o', 'publish', '{key}', '{TOKEN}', 'hs1:', 1000"),
+        true => format!(
+            "ARRAY['o'], ARRAY['publish'], ARRAY['{key}'], ARRAY['{TOKEN}'::bytea], \
+             ARRAY['hs1:'], ARRAY[1000]"
+        ),
+    };
+    [
+        format!("PREPARE claim ({types}) AS {statement}"),
+        format!("BEGIN ISOLATION LEVEL {isolation}"),
+        format!("EXECUTE claim ({values})"),
+        "COMMIT".to_owned(),
+    ]
+}
+
+/// Holds inserts up, after what came before them in their statements.
+struct Gate(PgConnection);
+
+impl Gate {
+    async fn shut(world: &World<Postgres>) -> Self {
+        const SQL: &str = "\
+            CREATE OR REPLACE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql
+                SET lock_timeout = 0 AS
+                $$ BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END $$;
+            CREATE OR REPLACE TRIGGER gate BEFORE INSERT ON tower_idempotency.record
+                FOR EACH ROW EXECUTE FUNCTION wait_at_gate();
+            SELECT pg_advisory_lock(1)";
+        let mut conn = PgConnection::connect(world.database.url()).await.unwrap();
+        Postgres::run(&mut conn, SQL).await.unwrap();
+        Self(conn)
+    }
+
+    /// Ends when so many wait.
+    async fn reached(&mut self, by: i64) {
         let waiting = "SELECT count(*) FROM pg_stat_activity \
              WHERE wait_event = 'advisory' AND datname = current_database()";
-        while sqlx::query_scalar::<_, i64>(waiting)
-            .fetch_one(&mut gate)
-            .await
-            .unwrap()
-            < 2
-        {
+        loop {
+            let count = sqlx::query_scalar(waiting).fetch_one(&mut self.0);
+            let count: i64 = count.await.unwrap();
+            if count >= by {
+                return;
+            }
             tokio::task::yield_now().await;
         }
-        Postgres::run(&mut gate, "SELECT pg_advisory_unlock(1)")
-            .await
-            .unwrap();
+    }
+
+    async fn open(mut self) {
+        let unlock = "SELECT pg_advisory_unlock(1)";
+        Postgres::run(&mut self.0, unlock).await.unwrap();
+    }
+}
+
+/// Runs statements on a connection of their own.
+async fn run_all(url: String, statements: [String; 4]) -> sqlx::Result<()> {
+    let mut conn = PgConnection::connect(&url).await?;
+    for sql in statements {
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await?;
+    }
+    Ok(())
+}
+
+/// Two claims of new keys are no conflict where transactions are serializable, though both find
+/// nothing in the same page of the index: their statement does not look before it inserts there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_keys_do_not_fail_each_other() {
+    let world = World::<Postgres>::with_connections(1).await;
+    for (number, (statement, types)) in claiming(&world).await.into_iter().enumerate() {
+        let mut gate = Gate::shut(&world).await;
+        let mut claiming = JoinSet::new();
+        for side in ["one", "another"] {
+            let key = format!("{side}-{number}");
+            let statements = claim_of(&statement, &types, &key, "SERIALIZABLE");
+            claiming.spawn(run_all(world.database.url().to_owned(), statements));
+        }
+        gate.reached(2).await;
+        gate.open().await;
         for claimed in claiming.join_all().await {
             claimed.expect("no conflict");
         }
+    }
+    world.end().await;
+}
+
+/// R31: a key that somebody has claimed since the statement looked stays theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_was_claimed_meanwhile_is_left_alone() {
+    let world = World::<Postgres>::with_connections(1).await;
+    for (number, (statement, types)) in claiming(&world).await.into_iter().enumerate() {
+        let mut gate = Gate::shut(&world).await;
+        let key = format!("meanwhile-{number}");
+        let statements = claim_of(&statement, &types, &key, "READ COMMITTED");
+        let claiming = tokio::spawn(run_all(world.database.url().to_owned(), statements));
+        gate.reached(1).await;
+        let theirs = format!(
+            "SET LOCAL session_replication_role = replica; \
+             INSERT INTO tower_idempotency.record \
+                 (owner, operation, key, state, claim_token, claimed_at, stale_at, fingerprint) \
+             VALUES ('o', 'publish', '{key}', 'claimed', decode(md5('theirs'), 'hex'), now(), \
+                 now() + interval '1 hour', 'hs1:')"
+        );
+        let insert = sqlx::raw_sql(AssertSqlSafe(theirs)).execute(&world.pool);
+        insert.await.expect("a claim without triggers");
+        gate.open().await;
+        claiming.await.unwrap().expect("a claim that finds nothing");
+        let kept = "SELECT claim_token = decode(md5('theirs'), 'hex') \
+                    FROM tower_idempotency.record WHERE key = $1";
+        let kept = sqlx::query_scalar(kept).bind(&key).fetch_one(&world.pool);
+        let kept: bool = kept.await.unwrap();
+        assert!(kept, "{statement}");
     }
     world.end().await;
 }
