@@ -1,12 +1,13 @@
 //! Who may run, and what the others are told.
 
+use tokio::task::JoinSet;
 use tower_idempotency_core::{ClaimOutcome, Completion, RecordState, Store};
 
 use crate::Fixture;
 use crate::support::{
-    MARGIN, PROMPT, SETTLED, STALE_AFTER, acquire, answer, answers, begin, claim, complete,
-    created, ensure, finish, lookup, one_winner, other_request, poll_at_most, race, same_answer,
-    stops, told_to_retry, with_ttl, within,
+    MARGIN, PROMPT, SETTLED, STALE_AFTER, acquire, answer, answers, begin, claim, claim_of,
+    complete, created, ensure, finish, id, lookup, one_winner, other_request, poll_at_most, race,
+    same_answer, stops, told_to_retry, with_ttl, within,
 };
 
 /// R31, R50: the first arrival of a key gets the claim, and the record says so to everybody.
@@ -28,6 +29,42 @@ pub async fn racing_claims_have_one_winner<F: Fixture>(f: &F) {
     for round in 0..4 {
         let winners = race(f, || claim(&format!("key-{round}"))).await;
         one_winner(f, &winners).await;
+    }
+}
+
+/// R11, R31, R33, R51, R53: arrivals that meet at the store are told apart, though their keys are the
+/// same: each is answered by the record of its own owner and operation.
+pub async fn claims_that_meet_are_told_apart<F: Fixture>(f: &F) {
+    const KEYS: usize = 12;
+    let of = |owner, operation, key: usize| claim_of(id(owner, operation, &format!("key-{key}")));
+    let result = |key: usize| created(&format!("result {key}"));
+    for key in 0..KEYS {
+        acquire(f.store(), &of("slow", "publish", key)).await;
+    }
+    f.age(STALE_AFTER).await;
+    for key in 0..KEYS {
+        finish(f.store(), &of("owner", "publish", key), &result(key)).await;
+        acquire(f.store(), &of("busy", "publish", key)).await;
+    }
+    let mut meeting = JoinSet::new();
+    for key in 0..KEYS {
+        let acquired = |taken_over| ClaimOutcome::Acquired { taken_over };
+        for (claim, expected) in [
+            (
+                of("owner", "publish", key),
+                ClaimOutcome::Completed(result(key)),
+            ),
+            (of("another", "publish", key), acquired(false)),
+            (of("owner", "order", key), acquired(false)),
+            (of("slow", "publish", key), acquired(true)),
+            (of("busy", "publish", key), ClaimOutcome::InProgress),
+        ] {
+            let store = f.store().clone();
+            meeting.spawn(async move { (answer(&store, &claim).await, claim, expected) });
+        }
+    }
+    for (answered, claim, expected) in meeting.join_all().await {
+        assert_eq!(answered, expected, "to {:?}", claim.id);
     }
 }
 

@@ -86,6 +86,7 @@ macro_rules! __behaviours {
             [$($with)*]
             first_claim_wins
             racing_claims_have_one_winner
+            claims_that_meet_are_told_apart
             a_running_request_is_in_progress
             a_completed_request_is_answered
             another_request_is_a_mismatch

@@ -97,6 +97,7 @@ pub(crate) const MEANT: &[(Flaw, &str, &str)] = &[
     (Flaw::KeysFolded,                   "keys_are_compared_byte_for_byte",               "each identity has a record of its own"),
     (Flaw::KeysTrimmed,                  "keys_are_compared_byte_for_byte",               "each identity has a record of its own"),
     (Flaw::OwnersIgnored,                "owners_are_apart",                              "each identity has a record of its own"),
+    (Flaw::OwnersIgnored,                "claims_that_meet_are_told_apart",               "a free key is acquired"),
     (Flaw::OwnersFolded,                 "owners_are_compared_byte_for_byte",             "each identity has a record of its own"),
     (Flaw::OperationsIgnored,            "operations_are_apart",                          "each identity has a record of its own"),
     (Flaw::OperationsFolded,             "operations_are_compared_byte_for_byte",         "each identity has a record of its own"),
