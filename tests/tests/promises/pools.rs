@@ -12,11 +12,11 @@ use end_to_end::{
     Client, Server, Stage, TestDb, World, effects_app, on_every_database, on_every_server,
 };
 use serde_json::json;
-use sqlx::postgres::PgPoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{MySql, Postgres, Sqlite};
 use test_support::Proxy;
 use tokio::task::JoinSet;
-use tower_idempotency::{IdempotencyLayer, Tx};
+use tower_idempotency::{IdempotencyLayer, SqlxStore, Tx};
 
 on_every_database! {
     /// R13: a handler that waits before its first `acquire` holds no connection: a hundred of them
@@ -102,6 +102,35 @@ async fn a_request_leaves_its_connection_as_it_was() {
             "after {arrivals} of {act}"
         );
     }
+    world.end().await;
+}
+
+/// What a relaxed claim does not wait for, its completion does: the setting ends with the claim's
+/// statement, alone or for many.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relaxed_claim_relaxes_nothing_else() {
+    let world = World::<Postgres>::new().await;
+    let options: PgConnectOptions = world.database.url().parse().unwrap();
+    let options = options.options([("synchronous_commit", "on")]);
+    let pool = PgPoolOptions::new().max_connections(1);
+    let pool = pool.connect_with(options).await.unwrap();
+    let store = SqlxStore::new(pool.clone()).relaxed_claims();
+    let layer = IdempotencyLayer::with_store(store);
+    let server = Server::start(effects_app(&layer)).await;
+    let client = Client::new(&server);
+    for arrivals in [1, 16] {
+        let mut arriving = JoinSet::new();
+        for number in 0..arrivals {
+            let (client, key) = (client.clone(), format!("{arrivals}-{number}"));
+            arriving
+                .spawn(async move { client.post("/effects", &key, &json!({"note": "x"})).await });
+        }
+        arriving.join_all().await;
+        let setting = "SELECT current_setting('synchronous_commit')";
+        let left: String = sqlx::query_scalar(setting).fetch_one(&pool).await.unwrap();
+        assert_eq!(left, "on", "after {arrivals}");
+    }
+    pool.close().await;
     world.end().await;
 }
 
