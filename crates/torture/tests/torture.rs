@@ -32,8 +32,9 @@ fn torture(arguments: &[&str]) -> String {
     said
 }
 
+/// A quarter of a minute each: a minute of histories in all.
 fn assert_holds(arguments: &[&str]) {
-    let said = torture(&[&["--seconds", "8"], arguments].concat());
+    let said = torture(&[&["--seconds", "15"], arguments].concat());
     let count = |what: &str| -> u64 {
         let line = said.lines().find(|line| line.starts_with(what));
         let last = line.and_then(|line| line.split_whitespace().last());
