@@ -2,11 +2,28 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
 
 use super::{Direction, Traffic};
+
+/// Past that the timer is fine enough.
+const FINE: Duration = Duration::from_millis(20);
+
+/// Sleeps to a tenth of a millisecond or so. tokio's timer knows whole ones, and rounds up: it would
+/// make two of a delay of one.
+async fn sleep_finely(until: Instant) {
+    let left = until.saturating_duration_since(Instant::now());
+    if left > FINE {
+        sleep_until(until).await;
+    } else if !left.is_zero() {
+        spawn_blocking(move || thread::sleep(left)).await.ok();
+    }
+}
 
 /// What all connections of a proxy share.
 #[derive(Debug)]
@@ -91,11 +108,18 @@ impl Way {
         self.left.subscribe().wait_for(Option::is_none).await.ok();
     }
 
-    /// Waits until what has been read may go on.
-    pub(super) async fn passable(&self) {
+    /// Waits until so many bytes, read at that time, may go on. What went before them was through at
+    /// `free_at`, as they are then.
+    pub(super) async fn passable(&self, read_at: Instant, bytes: usize, free_at: &mut Instant) {
         let traffic = *self.traffic.borrow();
-        if let Traffic::Delay(delay) = traffic {
-            sleep(delay).await;
+        match traffic {
+            Traffic::Pass | Traffic::Hold => {}
+            Traffic::Delay(delay) => sleep_finely(read_at + delay).await,
+            Traffic::Throttle { bytes_per_second } => {
+                let time = bytes as f64 / f64::from(bytes_per_second);
+                *free_at = read_at.max(*free_at) + Duration::from_secs_f64(time);
+                sleep_finely(*free_at).await;
+            }
         }
         // Held meanwhile, perhaps.
         self.traffic

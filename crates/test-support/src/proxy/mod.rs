@@ -33,8 +33,13 @@ pub enum Traffic {
     /// They are forwarded at once.
     #[default]
     Pass,
-    /// Each read is forwarded after this time.
+    /// Each arrives this much later: latency.
     Delay(Duration),
+    /// So many arrive in a second, on each connection: bandwidth.
+    Throttle {
+        /// More than none.
+        bytes_per_second: u32,
+    },
     /// They stay where they are, and so does the news that the sender is gone: a black hole, or in
     /// one direction a half-open connection. As after a partition of a network, they arrive when
     /// it heals.

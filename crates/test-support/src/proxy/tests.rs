@@ -80,6 +80,60 @@ async fn a_delay_is_kept() {
     assert!(begun.elapsed() >= Duration::from_millis(80));
 }
 
+/// Sends 320 KiB there and back, and returns how long that takes.
+async fn a_long_echo(stream: &mut TcpStream) -> Duration {
+    let sent = vec![7; 20 * 16 * 1024];
+    let mut echoed = vec![0; sent.len()];
+    let begun = Instant::now();
+    let (mut read, mut write) = stream.split();
+    let (written, read) = tokio::join!(write.write_all(&sent), read.read_exact(&mut echoed));
+    written.expect("written");
+    read.expect("an echo");
+    assert_eq!(sent, echoed);
+    begun.elapsed()
+}
+
+/// A delay may be finer than a timer's millisecond.
+#[tokio::test]
+async fn a_short_delay_is_short() {
+    let (_echo, proxy, mut stream) = set_up().await;
+    proxy.set_both(Traffic::Delay(Duration::from_micros(500)));
+    let mut best = Duration::MAX;
+    for _ in 0..200 {
+        let begun = Instant::now();
+        echoed(&mut stream, "quick").await.expect("an echo");
+        best = best.min(begun.elapsed());
+    }
+    assert!(best >= Duration::from_millis(1), "{best:?}");
+    // With the timer it would be two at the least.
+    assert!(best < Duration::from_micros(1_900), "{best:?}");
+}
+
+/// A long message is delayed once each way, and not again for each of its parts.
+#[tokio::test]
+async fn a_delay_is_the_same_for_a_long_message() {
+    let (_echo, proxy, mut stream) = set_up().await;
+    proxy.set_both(Traffic::Delay(Duration::from_millis(150)));
+    let took = a_long_echo(&mut stream).await;
+    assert!(took >= Duration::from_millis(300), "{took:?}");
+    // One after the other, its parts would take about three seconds.
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+/// Through a narrow way a long message comes at its rate, and a short one almost at once.
+#[tokio::test]
+async fn a_throttle_is_a_rate() {
+    let (_echo, proxy, mut stream) = set_up().await;
+    let bytes_per_second = 640 * 1024;
+    proxy.set(Direction::ToClient, Traffic::Throttle { bytes_per_second });
+    let took = a_long_echo(&mut stream).await;
+    assert!(took >= Duration::from_millis(490), "{took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let begun = Instant::now();
+    echoed(&mut stream, "short").await.expect("an echo");
+    assert!(begun.elapsed() < Duration::from_millis(200));
+}
+
 /// What is held does not arrive, and arrives whole once it passes again.
 #[tokio::test]
 async fn what_is_held_arrives_later() {
