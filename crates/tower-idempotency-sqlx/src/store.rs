@@ -223,7 +223,8 @@ impl<DB: Dialect> Store for SqlxStore<DB> {
                 if let Some(error) = blocked.take_if(|_| look) {
                     return Err(store_error::<DB>(error));
                 }
-                // Absent when it was looked for: insert. Not to be seen by the insert: look.
+                // Absent when it was looked for: insert. Not to be seen by the insert, or too large for
+                // a statement that others wait for: look.
                 look = !look;
                 continue;
             };

@@ -14,7 +14,7 @@ use end_to_end::{
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{MySql, Postgres, Sqlite};
-use test_support::Proxy;
+use test_support::{Direction, Proxy, Traffic};
 use tokio::task::JoinSet;
 use tower_idempotency::{IdempotencyLayer, SqlxStore, Tx};
 
@@ -467,6 +467,78 @@ async fn slow_claims_keep_nobody_waiting() {
     slow.join_all().await;
     assert_eq!(world.effects("quick").await, 20);
     assert_eq!(world.effects("slow").await, 4);
+    world.end().await;
+}
+
+/// R53: results as long as they may be keep no claim waiting on a narrow way to the database: they are not
+/// in a statement that claims share.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_results_keep_nobody_waiting() {
+    const LARGE: usize = 1024 * 1024;
+    let world = World::<Postgres>::new().await;
+    let mut conn = world.pool.acquire().await.unwrap();
+    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
+             'BEGIN PERFORM pg_sleep(0.06); RETURN NEW; END'; \
+         CREATE TRIGGER slow BEFORE INSERT ON tower_idempotency.record \
+             FOR EACH ROW WHEN (NEW.key LIKE 'slow-%') EXECUTE FUNCTION slow()";
+    Postgres::run(&mut conn, slow).await.unwrap();
+    drop(conn);
+    let proxy = Proxy::start(world.database.address()).await;
+    let pool = PgPoolOptions::new().max_connections(40);
+    let url = world.database.url_via(proxy.address());
+    let pool = pool.connect(&url).await.unwrap();
+    let handler = async |Path(bytes): Path<usize>, tx: Tx<Postgres>| {
+        let mut conn = tx.acquire().await.map_err(IntoResponse::into_response)?;
+        Postgres::insert(&mut conn, "x").await.expect("an insert");
+        Ok::<_, Response>((StatusCode::CREATED, "x".repeat(bytes)))
+    };
+    let layer = IdempotencyLayer::new(pool.clone()).operation("effects");
+    let app = Router::new().route("/{bytes}", post(handler).layer(layer));
+    let server = Server::start(app).await;
+    let client = Client::new(&server);
+    let post = |key: String, bytes: usize| {
+        let client = client.clone();
+        async move {
+            let answer = client.post(&format!("/{bytes}"), &key, &json!({})).await;
+            assert_eq!(answer.status, StatusCode::CREATED, "{key}");
+            assert_eq!(answer.body.len(), bytes, "{key}");
+            answer.is_replay()
+        }
+    };
+    let all_large = || JoinSet::from_iter((0..32).map(|n| post(format!("large-{n}"), LARGE)));
+    let replays = all_large().join_all().await;
+    assert!(replays.iter().all(|replay| !replay));
+
+    // All of them on one connection would take eight seconds, and each on its own a quarter of one.
+    let bytes_per_second = 4 * 1024 * 1024;
+    proxy.set(Direction::ToClient, Traffic::Throttle { bytes_per_second });
+    // While a slow claim is under way the others get into line, and then go together.
+    let under_way = "SELECT count(*) FROM pg_stat_activity \
+         WHERE datname = current_database() AND wait_event = $1";
+    let mut slow = Vec::new();
+    while Postgres::count(&world.pool, under_way, "PgSleep").await == 0 {
+        if slow.last().is_none_or(tokio::task::JoinHandle::is_finished) {
+            slow.push(tokio::spawn(post(format!("slow-{}", slow.len()), 1)));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let started = Instant::now();
+    let mut arrivals = all_large();
+    for number in 0..8 {
+        arrivals.spawn(post(format!("new-{number}"), 1));
+    }
+    let replays = arrivals.join_all().await.into_iter();
+    assert_eq!(replays.filter(|replay| *replay).count(), 32);
+    let took = started.elapsed();
+    // A statement of many is cut after two seconds.
+    assert!(took < Duration::from_secs(2), "took {took:?}");
+    let mut new = 40;
+    for slow in slow {
+        assert!(!slow.await.unwrap());
+        new += 1;
+    }
+    assert_eq!(world.effects("x").await, new);
+    pool.close().await;
     world.end().await;
 }
 

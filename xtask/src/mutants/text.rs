@@ -62,7 +62,12 @@ const REPLACED: &[(&str, &str)] = &[
     (" FOR UPDATE SKIP LOCKED", " FOR UPDATE"),
     (" NOT EXISTS (SELECT FROM seen) AND", ""),
     (" state IS NULL AND", ""),
-    (" WHERE state IS NOT NULL", ""),
+    (" state IS NOT NULL AND", ""),
+    (
+        " AND coalesce(octet_length(headers), 0) + coalesce(octet_length(body), 0) <= 32768",
+        "",
+    ),
+    ("<= 32768", "> 32768"),
     (
         " AND current_setting('transaction_isolation') <> 'serializable'",
         "",

@@ -67,7 +67,8 @@ pub struct Sql<S> {
 /// Claims whose commits share a statement, or do not wait for the disk.
 #[derive(Debug)]
 pub struct Joining<S> {
-    /// As [`Sql::claim`], for arrays of its parameters.
+    /// As [`Sql::claim`], for arrays of its parameters. It may leave a record out, whose claim then
+    /// looks.
     pub many: S,
     /// As [`Sql::claim`], without waiting for the disk.
     pub relaxed: S,
