@@ -6,7 +6,7 @@ use std::path::Path;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::figures::matrix::Cell;
+use crate::cell::Cell;
 use crate::load::Case;
 
 /// The panels: a case by so many clients.
@@ -18,7 +18,7 @@ const PANELS: [(Case, usize); 4] = [
 ];
 
 /// Where bars are cut off: a response from memory is many times as fast as one from a database.
-const HIGHEST: f64 = 1.6;
+const HIGHEST: f64 = 1.2;
 
 /// How much room the databases' names have below the axis, in its units.
 const NAMES: f64 = 0.22;
@@ -64,7 +64,7 @@ pub(crate) fn draw(cells: &[Cell], path: &Path) -> Result<(), Box<dyn Error>> {
             .caption(title, ("sans-serif", 16))
             .margin(8)
             .y_label_area_size(36)
-            .build_cartesian_2d(0.0..databases.len() as f64, -NAMES..HIGHEST * 1.3)?;
+            .build_cartesian_2d(0.0..databases.len() as f64, -NAMES..HIGHEST * 1.75)?;
         chart
             .configure_mesh()
             .disable_x_mesh()

@@ -19,14 +19,19 @@ use crate::subject::WAIT;
 
 /// What the requests of a load meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Case {
+pub enum Case {
+    /// A key that nobody has sent.
     NewKey,
+    /// A key that is completed.
     Replay,
+    /// A key whose handler has not ended.
     InProgress,
 }
 
 impl Case {
-    pub(crate) fn title(self) -> &'static str {
+    /// As it is called in the table.
+    #[must_use]
+    pub fn title(self) -> &'static str {
         match self {
             Self::NewKey => "new key",
             Self::Replay => "replay",
@@ -44,7 +49,7 @@ impl Case {
 
 /// How requests reach an application.
 #[derive(Debug, Clone)]
-pub(crate) enum Way {
+pub enum Way {
     /// As calls of the service.
     Call(Router),
     /// Over a socket of this machine.
@@ -53,13 +58,15 @@ pub(crate) enum Way {
 
 /// An application on a socket. Stopped when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Served {
-    pub(crate) address: SocketAddr,
+pub struct Served {
+    /// Where it listens.
+    pub address: SocketAddr,
     task: JoinHandle<()>,
 }
 
 impl Served {
-    pub(crate) async fn start(app: Router) -> Self {
+    /// Serves an application on a free port.
+    pub async fn start(app: Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let task = tokio::spawn(async move {
@@ -108,6 +115,8 @@ impl Line {
                 Response::from_parts(head, body)
             }
             Self::Http(sender) => {
+                // It may not know yet that the last answer has ended.
+                sender.ready().await.expect("a connection");
                 let answer = sender.send_request(request).await.expect("an answer");
                 let (head, body) = answer.into_parts();
                 let body = body.collect().await.expect("a whole body").to_bytes();
@@ -119,19 +128,37 @@ impl Line {
 
 /// Clients of one application.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub struct Load {
     way: Way,
     case: Case,
     body: Bytes,
-    /// One for each client: what it replays, or meets in progress.
-    keys: Vec<String>,
-    cookie: Option<HeaderValue>,
+    has_sessions: bool,
+    clients: Vec<Client>,
     /// Requests that wait for ever.
     waiting: JoinSet<()>,
 }
 
+/// Who sends one request after the other.
+#[derive(Debug, Clone)]
+struct Client {
+    /// What it replays, or meets in progress.
+    key: String,
+    /// Its session, where the application has sessions.
+    cookie: Option<HeaderValue>,
+    /// How each replay begins. A handler that ran once more would begin with another id.
+    replay: Bytes,
+}
+
+/// How much of an answer is compared.
+const BEGIN: usize = 64;
+
+fn begin(answer: &Response<Bytes>) -> Bytes {
+    answer.body().slice(..answer.body().len().min(BEGIN))
+}
+
 /// A version 4 UUID, as most clients send.
-pub(crate) fn fresh_key() -> String {
+#[must_use]
+pub fn fresh_key() -> String {
     let random = fastrand::u128(..);
     format!(
         "{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}",
@@ -144,24 +171,42 @@ pub(crate) fn fresh_key() -> String {
 }
 
 impl Load {
-    pub(crate) fn new(way: Way, case: Case, clients: usize, body: Bytes) -> Self {
+    /// So many clients, each with a key of its own and a body like this.
+    #[must_use]
+    pub fn new(way: Way, case: Case, clients: usize, body: Bytes) -> Self {
+        let client = |_| Client {
+            key: fresh_key(),
+            cookie: None,
+            replay: Bytes::new(),
+        };
         Self {
             way,
             case,
             body,
-            keys: (0..clients).map(|_| fresh_key()).collect(),
-            cookie: None,
+            has_sessions: false,
+            clients: (0..clients).map(client).collect(),
             waiting: JoinSet::new(),
         }
     }
 
-    /// The keys that the clients replay.
-    pub(crate) fn keys(&self) -> &[String] {
-        &self.keys
+    /// Lets each client have a session of its own, for an application that has them. Where keys are
+    /// new, it is a new one for each turn: nobody has thousands of them in one session.
+    #[must_use]
+    pub fn with_sessions(mut self) -> Self {
+        self.has_sessions = true;
+        self
     }
 
-    /// Logs in, for an application that has sessions.
-    pub(crate) async fn log_in(&mut self) {
+    /// The keys that the clients replay.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        self.clients
+            .iter()
+            .map(|client| client.key.clone())
+            .collect()
+    }
+
+    async fn log_in(&self) -> HeaderValue {
         let request = Request::post("/login").body(Full::default());
         let answer = Line::open(&self.way)
             .await
@@ -170,32 +215,39 @@ impl Load {
         let cookie = answer.headers()[http::header::SET_COOKIE].as_bytes();
         let end = cookie.iter().position(|byte| *byte == b';');
         let cookie = &cookie[..end.unwrap_or(cookie.len())];
-        self.cookie = Some(HeaderValue::from_bytes(cookie).expect("a cookie"));
+        HeaderValue::from_bytes(cookie).expect("a cookie")
     }
 
     /// Makes what the case needs.
-    pub(crate) async fn prepare(&mut self) {
+    pub async fn prepare(&mut self) {
+        if self.has_sessions && self.case != Case::NewKey {
+            for index in 0..self.clients.len() {
+                self.clients[index].cookie = Some(self.log_in().await);
+            }
+        }
         match self.case {
             Case::NewKey => {}
             Case::Replay => {
                 let mut line = Line::open(&self.way).await;
-                for key in &self.keys {
-                    line.send(request(&self.body, key, self.cookie.as_ref(), false))
-                        .await;
+                for client in &mut self.clients {
+                    let request = request(&self.body, &client.key, client.cookie.as_ref(), false);
+                    let answer = line.send(request).await;
+                    assert_eq!(answer.status(), StatusCode::CREATED, "{answer:?}");
+                    client.replay = begin(&answer);
                 }
             }
             Case::InProgress => {
-                for key in &self.keys {
-                    let waits = request(&self.body, key, self.cookie.as_ref(), true);
+                for client in &self.clients {
+                    let waits = request(&self.body, &client.key, client.cookie.as_ref(), true);
                     let mut line = Line::open(&self.way).await;
                     self.waiting
                         .spawn(async move { drop(line.send(waits).await) });
                 }
-                for key in &self.keys {
+                for client in &self.clients {
                     let mut line = Line::open(&self.way).await;
                     // Until the claim is there. The first of these may win it, and then waits.
                     loop {
-                        let again = request(&self.body, key, self.cookie.as_ref(), true);
+                        let again = request(&self.body, &client.key, client.cookie.as_ref(), true);
                         let patience = Duration::from_millis(200);
                         match tokio::time::timeout(patience, line.send(again)).await {
                             Ok(answer) if answer.status() == StatusCode::CONFLICT => break,
@@ -209,30 +261,37 @@ impl Load {
 
     /// Sends for that long. Returns how many requests were answered in a second.
     ///
-    /// # Panics
-    ///
-    /// An answer is not what the case expects.
-    pub(crate) async fn run(&self, time: Duration) -> f64 {
+    /// Panics where an answer is not what the case expects, or not the replay that it has to be.
+    pub async fn run(&self, time: Duration) -> f64 {
+        let mut clients = self.clients.clone();
+        if self.has_sessions && self.case == Case::NewKey {
+            for client in &mut clients {
+                client.cookie = Some(self.log_in().await);
+            }
+        }
         let started = Instant::now();
         let end = started + time;
-        let mut clients = JoinSet::new();
-        for key in &self.keys {
-            let (way, key) = (self.way.clone(), key.clone());
-            let (case, body, cookie) = (self.case, self.body.clone(), self.cookie.clone());
-            clients.spawn(async move {
+        let mut sending = JoinSet::new();
+        for client in clients {
+            let (way, case, body) = (self.way.clone(), self.case, self.body.clone());
+            sending.spawn(async move {
                 let mut line = Line::open(&way).await;
                 let mut answered = 0_u32;
                 while Instant::now() < end {
                     let fresh = (case == Case::NewKey).then(fresh_key);
-                    let key = fresh.as_ref().unwrap_or(&key);
-                    let answer = line.send(request(&body, key, cookie.as_ref(), false)).await;
+                    let key = fresh.as_ref().unwrap_or(&client.key);
+                    let request = request(&body, key, client.cookie.as_ref(), false);
+                    let answer = line.send(request).await;
                     assert_eq!(answer.status(), case.expected(), "{answer:?}");
+                    if case == Case::Replay {
+                        assert_eq!(begin(&answer), client.replay);
+                    }
                     answered += 1;
                 }
                 answered
             });
         }
-        let answered: u32 = clients.join_all().await.into_iter().sum();
+        let answered: u32 = sending.join_all().await.into_iter().sum();
         f64::from(answered) / started.elapsed().as_secs_f64()
     }
 }
@@ -240,13 +299,13 @@ impl Load {
 impl Load {
     /// Sends for that long, each client one request in each `pause`, whatever the last one took.
     /// Returns the time that 99 % of the answers took at the most, in seconds.
-    pub(crate) async fn paced(&self, time: Duration, pause: Duration) -> f64 {
+    pub async fn paced(&self, time: Duration, pause: Duration) -> f64 {
         let started = Instant::now();
         let mut clients = JoinSet::new();
-        for client in 0..self.keys.len() {
+        for client in 0..self.clients.len() {
             let (way, body) = (self.way.clone(), self.body.clone());
             // Not all at once.
-            let first = pause.mul_f64(client as f64 / self.keys.len() as f64);
+            let first = pause.mul_f64(client as f64 / self.clients.len() as f64);
             clients.spawn(async move {
                 let mut line = Line::open(&way).await;
                 let mut took = Vec::new();
@@ -269,7 +328,7 @@ impl Load {
 }
 
 /// A request as a client sends it.
-pub(crate) fn request(
+pub fn request(
     body: &Bytes,
     key: &str,
     cookie: Option<&HeaderValue>,

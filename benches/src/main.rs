@@ -1,15 +1,7 @@
-//! What the layer costs, side by side with bare handlers, with its protocol written by hand, and
-//! with other crates. Run by `cargo xtask bench`; `docs/performance.md` says what came of it.
+//! What the layer costs, side by side with bare handlers and with its protocol written by hand. Run by `cargo xtask bench`; `docs/performance.md` says what came of it.
 
-mod chart;
-mod database;
 mod figures;
-mod load;
-mod pairs;
-mod post;
 mod report;
-mod stats;
-mod subject;
 
 use std::error::Error;
 use std::fs;
@@ -17,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use benches::cell::Cell;
+use benches::database::PostgresEngine;
+use benches::sheet;
 use clap::Parser;
 
-use database::PostgresEngine;
-use figures::matrix::Cell;
 use figures::{
     Bench, against, growth, in_memory, matrix, profile, purge, round_trips, size, waiting,
 };
@@ -32,13 +25,13 @@ struct Arguments {
     /// Takes less than four minutes: shorter turns, smaller tables.
     #[arg(long)]
     quick: bool,
-    /// Only the kinds of figures whose name has this in it.
+    /// Only the figures and databases whose name has this in it.
     #[arg(long, default_value = "")]
     only: String,
     /// Prints where the time goes as well.
     #[arg(long)]
     profile: bool,
-    /// Measures everybody side by side as well: ten minutes.
+    /// Measures everybody side by side as well, but for other crates: five minutes.
     #[arg(long)]
     matrix: bool,
     /// Measures nothing, and draws the chart in that folder anew.
@@ -49,17 +42,11 @@ struct Arguments {
     write: Option<PathBuf>,
 }
 
-const MATRIX: &str = "performance-matrix.csv";
-const CHART: &str = "performance.svg";
-
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some(folder) = arguments.redraw {
-        let redrawn = fs::read_to_string(folder.join(MATRIX))
-            .map_err(Into::into)
-            .and_then(|csv| chart::draw(&Cell::read(&csv), &folder.join(CHART)));
-        return ended(redrawn, &folder);
+        return ended(sheet::redraw(&folder), &folder);
     }
     let mut bench = Bench {
         quick: arguments.quick,
@@ -108,12 +95,12 @@ async fn main() -> ExitCode {
         profile::print(&bench).await;
     }
     let cells = match arguments.matrix {
-        true => matrix::measure(&bench).await,
+        true => matrix::measure(&bench, wanted).await,
         false => Vec::new(),
     };
     eprintln!("-- done ({:.0?})", begun.elapsed());
     if let Some(folder) = arguments.write
-        && let written @ Err(_) = write(&bench, &cells, &folder)
+        && let written @ Err(_) = write(&bench, arguments.only.is_empty(), cells, &folder)
     {
         return ended(written, &folder);
     }
@@ -135,13 +122,18 @@ fn ended(outcome: Result<(), Box<dyn Error>>, folder: &Path) -> ExitCode {
     }
 }
 
-fn write(bench: &Bench, cells: &[Cell], folder: &Path) -> Result<(), Box<dyn Error>> {
-    fs::write(folder.join("performance-figures.csv"), bench.report.csv())?;
-    if !cells.is_empty() {
-        let lines: String = cells.iter().map(Cell::csv).collect();
-        let csv = Cell::CSV_HEAD.to_owned() + &lines;
-        fs::write(folder.join(MATRIX), csv)?;
-        chart::draw(cells, &folder.join(CHART))?;
+/// Figures are written only where all of them were measured.
+fn write(
+    bench: &Bench,
+    whole: bool,
+    cells: Vec<Cell>,
+    folder: &Path,
+) -> Result<(), Box<dyn Error>> {
+    if whole {
+        fs::write(folder.join("performance-figures.csv"), bench.report.csv())?;
     }
-    Ok(())
+    match cells.is_empty() {
+        true => Ok(()),
+        false => sheet::write(cells, folder),
+    }
 }

@@ -7,18 +7,20 @@ use crate::stats::Estimate;
 
 /// How often, and for how long at a time, each load runs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turns {
-    pub(crate) rounds: usize,
-    pub(crate) slice: Duration,
+pub struct Turns {
+    /// How often.
+    pub rounds: usize,
+    /// How long.
+    pub slice: Duration,
 }
 
 /// The rates of each load, round by round.
 #[derive(Debug)]
-pub(crate) struct Rates(Vec<Vec<f64>>);
+pub struct Rates(Vec<Vec<f64>>);
 
 impl Rates {
     /// Runs all loads once in each round; who is first changes from round to round.
-    pub(crate) async fn measure(loads: &[&Load], turns: Turns) -> Self {
+    pub async fn measure(loads: &[&Load], turns: Turns) -> Self {
         let mut rates = vec![Vec::with_capacity(turns.rounds); loads.len()];
         for load in loads {
             load.run(turns.slice).await;
@@ -36,7 +38,8 @@ impl Rates {
     }
 
     /// How one load compares with another in the same round.
-    pub(crate) fn ratio(&self, of: usize, to: usize) -> Estimate {
+    #[must_use]
+    pub fn ratio(&self, of: usize, to: usize) -> Estimate {
         let ratios: Vec<f64> = self.0[of]
             .iter()
             .zip(&self.0[to])
@@ -46,7 +49,8 @@ impl Rates {
     }
 
     /// How many requests of a load were answered in a second.
-    pub(crate) fn rate(&self, of: usize) -> Estimate {
+    #[must_use]
+    pub fn rate(&self, of: usize) -> Estimate {
         Estimate::of(&self.0[of])
     }
 }

@@ -5,21 +5,27 @@ use serde::{Deserialize, Serialize};
 
 /// What a client sends.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Draft {
-    pub(crate) title: String,
-    pub(crate) text: String,
+pub struct Draft {
+    /// A line.
+    pub title: String,
+    /// As long as the draft is to be.
+    pub text: String,
 }
 
 /// What it gets.
 #[derive(Debug, Serialize)]
-pub(crate) struct Post<'a> {
-    pub(crate) id: i64,
-    pub(crate) title: &'a str,
-    pub(crate) text: &'a str,
+pub struct Post<'a> {
+    /// Its number.
+    pub id: i64,
+    /// As in the draft.
+    pub title: &'a str,
+    /// As in the draft.
+    pub text: &'a str,
 }
 
 /// A draft of about that many bytes.
-pub(crate) fn draft(bytes: usize) -> Bytes {
+#[must_use]
+pub fn draft(bytes: usize) -> Bytes {
     let draft = Draft {
         title: "Exactly once".into(),
         text: "lorem ipsum ".repeat(bytes / 12)[..bytes.saturating_sub(40)].into(),

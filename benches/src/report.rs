@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::stats::Estimate;
+use benches::stats::Estimate;
 
 /// What a figure is held against.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +100,7 @@ impl fmt::Display for Figure {
         };
         write!(
             f,
-            "{:<66} {:>9} {:<6} {:<18} {:<10} {}",
+            "{:<63} {:>7} {:<5} {:<16} {:<8} {}",
             self.name,
             short(median),
             self.unit,
@@ -149,7 +149,7 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Figure, Goal};
-    use crate::stats::Estimate;
+    use benches::stats::Estimate;
 
     /// A figure falls short only where its whole interval does, and a recorded one never.
     #[test]

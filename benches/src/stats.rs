@@ -2,12 +2,15 @@
 
 /// A median with its 95 % interval.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Estimate {
-    pub(crate) median: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+pub struct Estimate {
+    /// The median.
+    pub median: f64,
+    /// The lower end of the interval.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
     /// How many samples it is made of.
-    pub(crate) samples: usize,
+    pub samples: usize,
 }
 
 const RESAMPLES: usize = 4_000;
@@ -16,10 +19,8 @@ impl Estimate {
     /// The median of samples, and the interval that 95 % of the medians of resamples are in
     /// (bootstrap, always with the same seed).
     ///
-    /// # Panics
-    ///
-    /// There are no samples.
-    pub(crate) fn of(samples: &[f64]) -> Self {
+    /// There is at least one.
+    pub fn of(samples: &[f64]) -> Self {
         let mut random = fastrand::Rng::with_seed(7);
         let mut resample = vec![0.0; samples.len()];
         let mut medians: Vec<f64> = (0..RESAMPLES)
@@ -40,7 +41,8 @@ impl Estimate {
     }
 
     /// A number that was counted, not sampled.
-    pub(crate) fn counted(value: f64) -> Self {
+    #[must_use]
+    pub fn counted(value: f64) -> Self {
         Self {
             median: value,
             low: value,

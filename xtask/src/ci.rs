@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::metadata::Workspace;
 use crate::table::Table;
-use crate::{Outcome, command, deny, features, migrations, rules, test};
+use crate::{Outcome, bench, command, deny, features, migrations, rules, test};
 
 /// A step: its name, and what it does.
 type Step = (&'static str, fn(&Workspace) -> Result<Remark, Failure>);
@@ -19,9 +19,15 @@ struct Failure {
     repeat: String,
 }
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     ("format", |workspace| {
-        cargo(workspace, &["fmt", "--all", "--check"])
+        for manifest in ["Cargo.toml", "fuzz/Cargo.toml", bench::PEERS] {
+            cargo(
+                workspace,
+                &["fmt", "--all", "--check", "--manifest-path", manifest],
+            )?;
+        }
+        Ok(None)
     }),
     ("clippy", |workspace| {
         let all = [
@@ -32,6 +38,11 @@ const STEPS: [Step; 8] = [
             "--all-features",
         ];
         cargo(workspace, &[&all[..], &["--", "-D", "warnings"]].concat())
+    }),
+    ("peers", |workspace| {
+        let mut command = bench::peers(workspace, "clippy");
+        command.args(["--", "-D", "warnings"]);
+        run(command)
     }),
     ("docs", |workspace| {
         let mut command = command::cargo(workspace);

@@ -65,8 +65,8 @@ enum Task {
     /// Measures what the layer costs, beside its goals and beside others. Fails where one falls
     /// short.
     ///
-    /// In whole, about half an hour, it writes `docs/performance-*.csv` and the chart; the text of
-    /// `docs/performance.md` stays as it is. Not part of `test`.
+    /// In whole, about twenty minutes on two cores, it writes `docs/performance-*.csv` and the chart;
+    /// the text of `docs/performance.md` stays as it is. Not part of `test`.
     Bench(bench::Options),
     /// Fuzzes all that takes bytes from a client, a handler or a row.
     ///

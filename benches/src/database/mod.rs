@@ -11,29 +11,42 @@ use tower_idempotency::{Dialect, SqlxStore};
 
 use crate::post::Draft;
 
-pub(crate) use mysql::MariadbEngine;
-pub(crate) use postgres::PostgresEngine;
+pub use mysql::MariadbEngine;
+pub use postgres::PostgresEngine;
 
 /// What the protocol's statements are about, where they are written into the handler.
 #[derive(Debug)]
-pub(crate) struct HandClaim<'a> {
-    pub(crate) owner: &'a str,
-    pub(crate) key: &'a str,
-    pub(crate) token: [u8; 16],
-    pub(crate) fingerprint: &'a str,
+pub struct HandClaim<'a> {
+    /// Who asks.
+    pub owner: &'a str,
+    /// Under which key.
+    pub key: &'a str,
+    /// Whose claim it is, if it is made.
+    pub token: [u8; 16],
+    /// Of the request.
+    pub fingerprint: &'a str,
 }
 
 /// What a claim by hand found.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub enum Found {
+    /// Nothing: the claim is made.
     Acquired,
-    Completed { status: u16, body: Vec<u8> },
+    /// The result of an earlier request.
+    Completed {
+        /// Its status.
+        status: u16,
+        /// Its body.
+        body: Vec<u8>,
+    },
+    /// An earlier request that has not ended.
     InProgress,
+    /// An earlier request that was another one.
     Mismatch,
 }
 
 /// A database that can be measured.
-pub(crate) trait BenchDb: Dialect {
+pub trait BenchDb: Dialect {
     /// As it is called in the table.
     const TITLE: &'static str;
 

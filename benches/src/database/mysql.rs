@@ -11,18 +11,15 @@ use super::{BenchDb, look_then_insert, statements};
 
 /// A running server.
 #[derive(Debug)]
-pub(crate) struct MariadbEngine {
+pub struct MariadbEngine {
     server: MariadbServer,
     databases: AtomicU32,
 }
 
 impl MariadbEngine {
     /// Starts a server. Blocks for about five seconds.
-    ///
-    /// # Panics
-    ///
-    /// It does not start.
-    pub(crate) fn start() -> Self {
+    #[must_use]
+    pub fn start() -> Self {
         // As they are by default, which tests do without.
         let settings = [
             ("innodb_flush_log_at_trx_commit", "1"),

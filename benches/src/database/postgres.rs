@@ -14,20 +14,17 @@ use super::{BenchDb, Found, HandClaim, found, statements};
 
 /// A running server, and how to get to it.
 #[derive(Debug)]
-pub(crate) struct PostgresEngine {
+pub struct PostgresEngine {
     server: PostgresServer,
     databases: AtomicU32,
     /// Whether the pools ping a connection before it is used.
-    pub(crate) pings: bool,
+    pub pings: bool,
 }
 
 impl PostgresEngine {
     /// Starts a server. Blocks for about a second.
-    ///
-    /// # Panics
-    ///
-    /// It does not start.
-    pub(crate) fn start() -> Self {
+    #[must_use]
+    pub fn start() -> Self {
         let settings = ServerSettings::default()
             .durable()
             .set("shared_buffers", "512MB")
@@ -45,12 +42,13 @@ impl PostgresEngine {
         }
     }
 
-    pub(crate) fn server(&self) -> &PostgresServer {
+    /// The server.
+    pub fn server(&self) -> &PostgresServer {
         &self.server
     }
 
     /// Makes an empty database, and the way to it by unix socket.
-    pub(crate) async fn create(&self) -> PgConnectOptions {
+    pub async fn create(&self) -> PgConnectOptions {
         let options: PgConnectOptions = self.server.url().parse().expect("a URL");
         let options = options.socket(self.server.folder());
         let name = format!("bench_{}", self.databases.fetch_add(1, Ordering::Relaxed));
@@ -67,7 +65,7 @@ impl PostgresEngine {
     }
 
     /// The way to a database through a proxy.
-    pub(crate) fn via(&self, database: &PgConnectOptions, proxy: SocketAddr) -> PgConnectOptions {
+    pub fn via(&self, database: &PgConnectOptions, proxy: SocketAddr) -> PgConnectOptions {
         let options: PgConnectOptions = self.server.url().parse().expect("a URL");
         options
             .database(database.get_database().unwrap_or_default())
@@ -76,7 +74,7 @@ impl PostgresEngine {
     }
 
     /// A pool, and the tables.
-    pub(crate) async fn pool(&self, options: PgConnectOptions, connections: u32) -> PgPool {
+    pub async fn pool(&self, options: PgConnectOptions, connections: u32) -> PgPool {
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .min_connections(connections)

@@ -2,13 +2,14 @@
 
 use sqlx::Postgres;
 
-use super::{Bench, CONNECTIONS};
-use crate::database::BenchDb as _;
-use crate::load::{Case, Load, Served, Way};
-use crate::pairs::Rates;
-use crate::post::draft;
+use super::Bench;
 use crate::report::{Figure, Goal};
-use crate::subject::{Subject, keep_replies};
+use benches::CONNECTIONS;
+use benches::database::BenchDb as _;
+use benches::load::{Case, Load, Served, Way};
+use benches::pairs::Rates;
+use benches::post::draft;
+use benches::subject::{Subject, keep_replies};
 
 /// The layer against the same statements in the handler.
 pub(crate) async fn by_hand(bench: &mut Bench) {
@@ -37,12 +38,13 @@ pub(crate) async fn read(bench: &mut Bench) {
         let app = subject.app(&pool).expect("every database has it");
         Load::new(Way::Call(app), Case::Replay, 16, draft(1024))
     };
-    let (mut ours, read) = (load(Subject::Ours), load(Subject::Read));
+    let (mut ours, mut read) = (load(Subject::Ours), load(Subject::Read));
     ours.prepare().await;
-    keep_replies(&pool, read.keys(), &draft(1024)).await;
+    keep_replies(&pool, &read.keys(), &draft(1024)).await;
+    read.prepare().await;
     let rates = Rates::measure(&[&ours, &read], bench.turns()).await;
     bench.report.add(Figure::new(
-        "PostgreSQL, replay, 1 KiB, 16 clients: ours / a bare read by primary key",
+        "PostgreSQL, replay, 1 KiB, 16 clients: ours / a bare read",
         "",
         rates.ratio(0, 1),
         Goal::AtLeast(0.85),
@@ -79,7 +81,7 @@ pub(crate) async fn bare(bench: &mut Bench) {
         };
         bench.report.add(Figure::new(
             format!(
-                "PostgreSQL over HTTP, new key, 1 KiB, 16 clients: {} / bare",
+                "PostgreSQL over HTTP, new key, 16 clients: {} / bare",
                 subject.title()
             ),
             "",

@@ -9,9 +9,9 @@ use tower_idempotency::{
 };
 
 use super::Bench;
-use crate::load::fresh_key;
 use crate::report::{Figure, Goal};
-use crate::stats::Estimate;
+use benches::load::fresh_key;
+use benches::stats::Estimate;
 
 const SMALL: u64 = 10_000;
 
@@ -153,7 +153,7 @@ pub(crate) async fn measure(bench: &mut Bench) {
     }
     let same = small.plan().await == large.plan().await;
     bench.report.add(Figure::new(
-        format!("PostgreSQL, plans of the claim that differ at {title} records"),
+        format!("PostgreSQL, claim: plans that differ at {title} records"),
         "",
         Estimate::counted(if same { 0.0 } else { 1.0 }),
         Goal::AtMost(0.0),

@@ -16,11 +16,11 @@ use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
 use super::Bench;
-use crate::load::{fresh_key, request};
-use crate::post::draft;
 use crate::report::{Figure, Goal};
-use crate::stats::Estimate;
-use crate::subject::{self, Subject, WAITING};
+use benches::load::{fresh_key, request};
+use benches::post::draft;
+use benches::stats::Estimate;
+use benches::subject::{self, Subject, WAITING};
 
 /// Requests in one half of a pair: so few that the memory of the last store serves the next one, and
 /// no page is asked of the system.
@@ -65,13 +65,13 @@ pub(crate) fn measure(bench: &mut Bench) {
         (times, allocations(true) - allocations(false))
     });
     bench.report.add(Figure::new(
-        "memory store, 1 KiB JSON: processor time of the layer, for a request",
+        "memory store, 1 KiB JSON: processor time for a request",
         "us",
         Estimate::of(&times),
         Goal::AtMost(5.0),
     ));
     bench.report.add(Figure::new(
-        "memory store, 1 KiB JSON: allocations of the layer, for a request",
+        "memory store, 1 KiB JSON: allocations for a request",
         "",
         Estimate::counted(allocations),
         Goal::AtMost(25.0),
@@ -94,7 +94,7 @@ pub(crate) async fn in_flight(bench: &mut Bench) {
         }));
     }
     bench.report.add(Figure::new(
-        format!("PostgreSQL, memory beyond bare, for each of {IN_FLIGHT} requests in flight"),
+        format!("PostgreSQL, memory beyond bare, each of {IN_FLIGHT} in flight"),
         "KiB",
         Estimate::counted((live[1] - live[0]) / IN_FLIGHT as f64 / 1024.0),
         Goal::AtMost(20.0),

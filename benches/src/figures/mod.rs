@@ -12,12 +12,9 @@ pub(crate) mod waiting;
 
 use std::time::Duration;
 
-use crate::database::PostgresEngine;
-use crate::pairs::Turns;
 use crate::report::Report;
-
-/// How many connections a pool has, unless the figure says otherwise.
-pub(crate) const CONNECTIONS: u32 = 16;
+use benches::database::PostgresEngine;
+use benches::pairs::Turns;
 
 /// What all figures have.
 #[derive(Debug)]

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use sqlx::{PgPool, Postgres};
 
-use super::{Bench, CONNECTIONS};
-use crate::database::BenchDb as _;
-use crate::load::{Case, Load, Way};
-use crate::post::draft;
-use crate::subject::{Subject, keep_replies};
+use super::Bench;
+use benches::CONNECTIONS;
+use benches::database::BenchDb as _;
+use benches::load::{Case, Load, Way};
+use benches::post::draft;
+use benches::subject::{Subject, keep_replies};
 
 const CLIENTS: usize = 16;
 
@@ -76,10 +77,10 @@ pub(crate) async fn print(bench: &Bench) {
                 continue;
             };
             let mut load = Load::new(Way::Call(app), case, CLIENTS, draft(1024));
-            match subject {
-                Subject::Read => keep_replies(&pool, load.keys(), &draft(1024)).await,
-                _ => load.prepare().await,
+            if *subject == Subject::Read {
+                keep_replies(&pool, &load.keys(), &draft(1024)).await;
             }
+            load.prepare().await;
             loads.push((subject, load));
         }
         let mut used = vec![(0.0, [0.0; 3]); loads.len()];

@@ -8,13 +8,14 @@ use sqlx::{AssertSqlSafe, Postgres};
 use tokio::task::JoinSet;
 use tower_idempotency::{SqlxStore, Store};
 
-use super::{Bench, CONNECTIONS};
-use crate::database::BenchDb as _;
-use crate::load::{Case, Load, Way};
-use crate::post::draft;
+use super::Bench;
 use crate::report::{Figure, Goal};
-use crate::stats::Estimate;
-use crate::subject::Subject;
+use benches::CONNECTIONS;
+use benches::database::BenchDb as _;
+use benches::load::{Case, Load, Way};
+use benches::post::draft;
+use benches::stats::Estimate;
+use benches::subject::Subject;
 
 const CLIENTS: usize = 16;
 

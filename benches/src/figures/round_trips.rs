@@ -14,12 +14,12 @@ use tower::ServiceExt as _;
 use tower_idempotency::{IdempotencyLayer, Owner, SqlxStore, Tx};
 
 use super::Bench;
-use crate::database::BenchDb as _;
-use crate::load::{fresh_key, request};
-use crate::post::{Draft, draft};
 use crate::report::{Figure, Goal};
-use crate::stats::Estimate;
-use crate::subject::{Subject, authenticated};
+use benches::database::BenchDb as _;
+use benches::load::{fresh_key, request};
+use benches::post::{Draft, draft};
+use benches::stats::Estimate;
+use benches::subject::{Subject, authenticated};
 
 /// A round trip through the proxy.
 const ROUND_TRIP: Duration = Duration::from_millis(50);
@@ -87,7 +87,7 @@ pub(crate) async fn measure(bench: &mut Bench) {
         Goal::AtMost(2.0),
     );
     add(
-        "that it adds in all, with those after the answer",
+        "that it adds, also after the answer",
         new[2] - bare[2],
         Goal::Stated,
     );

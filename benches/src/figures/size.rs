@@ -10,10 +10,10 @@ use tower_idempotency::{
 };
 
 use super::Bench;
-use crate::database::{BenchDb, MariadbEngine};
-use crate::load::fresh_key;
 use crate::report::{Figure, Goal};
-use crate::stats::Estimate;
+use benches::database::{BenchDb, MariadbEngine};
+use benches::load::fresh_key;
+use benches::stats::Estimate;
 
 pub(crate) async fn measure(bench: &mut Bench) {
     let pool = Postgres::database(&bench.postgres, 16).await;

@@ -12,12 +12,12 @@ use tower::ServiceExt as _;
 use tower_idempotency::{IdempotencyLayer, Owner, SqlxStore, Tx};
 
 use super::Bench;
-use crate::database::BenchDb as _;
-use crate::load::{fresh_key, request};
-use crate::post::{Draft, draft};
 use crate::report::{Figure, Goal};
-use crate::stats::Estimate;
-use crate::subject::authenticated;
+use benches::database::BenchDb as _;
+use benches::load::{fresh_key, request};
+use benches::post::{Draft, draft};
+use benches::stats::Estimate;
+use benches::subject::authenticated;
 
 const REQUESTS: usize = 500;
 
@@ -47,7 +47,7 @@ pub(crate) async fn measure(bench: &mut Bench) {
         assert_eq!(answer.status(), StatusCode::CREATED);
     }
     bench.report.add(Figure::new(
-        format!("PostgreSQL, {REQUESTS} requests whose handlers wait 2 s, pool of 5"),
+        format!("PostgreSQL, {REQUESTS} handlers wait 2 s on a pool of 5"),
         "s",
         Estimate::counted(started.elapsed().as_secs_f64()),
         Goal::AtMost(4.0),

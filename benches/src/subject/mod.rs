@@ -3,7 +3,6 @@
 mod bare;
 mod by_hand;
 mod ours;
-mod peer;
 
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,13 +18,12 @@ use tower_idempotency::{Owner, SqlxStore};
 use crate::database::BenchDb;
 use crate::post::{Draft, Post};
 
-pub(crate) use ours::in_memory;
+pub use ours::in_memory;
 use ours::layered;
-pub(crate) use peer::around as peer_around;
 
 /// A way to write the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub enum Subject {
     /// The handler in a plain transaction.
     Bare,
     /// The protocol's statements, written into the handler.
@@ -39,7 +37,9 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    pub(crate) fn title(self) -> &'static str {
+    /// As it is called in the table.
+    #[must_use]
+    pub fn title(self) -> &'static str {
         match self {
             Self::Bare => "bare",
             Self::ByHand => "by hand",
@@ -50,7 +50,8 @@ impl Subject {
     }
 
     /// The application, if the database can have it.
-    pub(crate) fn app<DB: BenchDb>(self, pool: &Pool<DB>) -> Option<Router> {
+    #[must_use]
+    pub fn app<DB: BenchDb>(self, pool: &Pool<DB>) -> Option<Router> {
         let store = SqlxStore::new(pool.clone());
         let app = match self {
             Self::Bare => bare::writing(pool.clone()),
@@ -63,8 +64,13 @@ impl Subject {
     }
 }
 
+/// The bare handler, for another crate to protect. Whoever does puts authentication around both.
+pub fn unprotected<DB: BenchDb>(pool: Pool<DB>) -> Router {
+    bare::writing(pool)
+}
+
 /// Puts authentication around an application, as every one has it.
-pub(crate) fn authenticated(app: Router) -> Router {
+pub fn authenticated(app: Router) -> Router {
     app.layer(from_fn(authenticate))
 }
 
@@ -77,10 +83,10 @@ async fn authenticate(mut request: Request, next: Next) -> Response {
 }
 
 /// A header that lets a handler wait for ever, so that its key stays in progress.
-pub(crate) const WAIT: &str = "x-wait";
+pub const WAIT: &str = "x-wait";
 
 /// How many handlers have begun to wait.
-pub(crate) static WAITING: AtomicUsize = AtomicUsize::new(0);
+pub static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// Waits for ever, if the request says so.
 async fn waited(headers: &HeaderMap) {
@@ -91,7 +97,7 @@ async fn waited(headers: &HeaderMap) {
 }
 
 /// Keeps a body under each of the keys, to be read by [`Subject::Read`].
-pub(crate) async fn keep_replies<DB: BenchDb>(pool: &Pool<DB>, keys: &[String], body: &[u8]) {
+pub async fn keep_replies<DB: BenchDb>(pool: &Pool<DB>, keys: &[String], body: &[u8]) {
     let mut conn = pool.acquire().await.expect("a connection");
     for key in keys {
         DB::keep(&mut conn, key, body).await.expect("an insert");

@@ -43,7 +43,7 @@ async fn write<DB: BenchDb>(
 }
 
 /// An application that writes nothing, with or without the layer on a store in memory.
-pub(crate) fn in_memory(layered: bool) -> Router {
+pub fn in_memory(layered: bool) -> Router {
     let handler = post(async |headers: HeaderMap, Json(draft): Json<Draft>| {
         waited(&headers).await;
         created(1, &draft)
