@@ -63,6 +63,9 @@ impl<S: Store> Shared<S> {
         let report = match completion {
             Completion::Committed => {
                 outcome_is("completed");
+                if !lease.is_used() {
+                    self.config.hints.unused(&claim.id.operation);
+                }
                 Report::Answer(Ok(response))
             }
             Completion::RolledBack(error) => {
@@ -291,8 +294,14 @@ impl<S: Store> Shared<S> {
 }
 
 fn leaked() {
-    tracing::warn!("transaction leaked: its guard outlives the handler");
+    warn_leaked();
     outcome_is("leaked");
+}
+
+pub(crate) fn warn_leaked() {
+    tracing::warn!(
+        "transaction leaked: its guard outlives the handler; add `drop(conn)` before the handler answers, and await the tasks that hold it"
+    );
 }
 
 /// What a client is told of a completion that certainly failed.

@@ -11,6 +11,7 @@ use tower_layer::Layer;
 
 use crate::gate::Gate;
 use crate::headers::{HeaderPolicy, IDEMPOTENCY_KEY};
+use crate::hints::Hints;
 use crate::key::KeyGrammar;
 use crate::method::Methods;
 use crate::naming::Naming;
@@ -57,6 +58,7 @@ pub(crate) struct Config {
     pub(crate) problem_hook: Option<ProblemHook>,
     pub(crate) replay_hook: Option<ReplayHook>,
     pub(crate) scope: Option<ScopeHook>,
+    pub(crate) hints: Hints,
 }
 
 impl Default for Config {
@@ -87,6 +89,7 @@ impl Default for Config {
             problem_hook: None,
             replay_hook: None,
             scope: None,
+            hints: Hints::default(),
         }
     }
 }
@@ -171,7 +174,8 @@ impl<S: Store> IdempotencyLayer<S> {
         self.set(|config| config.aliases.push(earlier))
     }
 
-    /// The methods that are covered. Default: POST and PATCH. OPTIONS and HEAD never are.
+    /// The methods that are covered. Default: POST and PATCH. OPTIONS and HEAD never are. Where another
+    /// one that is not safe comes with a key, the log says once that it is not protected.
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.set(|config| config.methods = Methods::new(methods))
     }

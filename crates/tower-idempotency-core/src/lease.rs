@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::error::TxError;
@@ -22,6 +22,8 @@ struct Inner {
     span: tracing::Span,
     made: Mutex<Option<ResourceRef>>,
     phase: AtomicU8,
+    /// Whether the handler ever asked for the transaction.
+    used: AtomicBool,
 }
 
 /// How far completion has got, for when its time is over.
@@ -97,6 +99,7 @@ impl Lease {
             span: tracing::Span::current(),
             made: Mutex::default(),
             phase: AtomicU8::new(Phase::Committing as u8),
+            used: AtomicBool::new(false),
         }))
     }
 
@@ -125,6 +128,7 @@ impl Lease {
         store: &S,
         open: impl Future<Output = Result<T, TxError>>,
     ) -> Result<T, TxError> {
+        self.0.used.store(true, Ordering::Relaxed);
         let (claim, renewal) = match &self.0.terms {
             Terms::Refused(why) => return Err(TxError::refused(why)),
             Terms::Claimed {
@@ -141,6 +145,11 @@ impl Lease {
         let opened = open.await?;
         *renewal = Renewal::Over;
         Ok(opened)
+    }
+
+    /// Whether the handler ever asked for the transaction.
+    pub(crate) fn is_used(&self) -> bool {
+        self.0.used.load(Ordering::Relaxed)
     }
 
     /// Renews the claim, unless the transaction has begun.

@@ -12,6 +12,7 @@ mod finish;
 mod future;
 mod gate;
 mod headers;
+mod hints;
 mod key;
 mod layer;
 mod lease;

@@ -249,6 +249,9 @@ impl<S: Store> Shared<S> {
             return Err(ProblemKind::LayerNested.into());
         }
         if !config.methods.cover(&parts.method) {
+            if !parts.method.is_safe() && parts.headers.contains_key(&config.key_header) {
+                config.hints.uncovered(&parts.method);
+            }
             return Err(Unclaimed::Pass(Lease::unclaimed()));
         }
         let Some(operation) = config.naming.of(parts) else {

@@ -170,7 +170,7 @@ impl Resolution {
 /// What can become a store: so that a layer can be made of a connection pool.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot become a store of idempotency records",
-    note = "for a pool of sqlx's, switch on the feature `postgres` or `sqlite` of tower-idempotency",
+    note = "for a pool of sqlx's, switch on the feature `postgres`, `mysql` or `sqlite` of tower-idempotency",
     note = "for a store of your own, use `IdempotencyLayer::with_store`"
 )]
 pub trait IntoStore<S> {

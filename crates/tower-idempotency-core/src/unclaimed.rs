@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use crate::body::ResponseBody;
 use crate::error::StoreError;
-use crate::finish::completion_problem;
+use crate::finish::{completion_problem, warn_leaked};
 use crate::gate::Entry;
 use crate::lease::Lease;
 use crate::patience::within;
@@ -67,11 +67,13 @@ impl<S: Store> Shared<S> {
                 Err(completion_problem(&error).into())
             }
             Completion::NotOurs | Completion::Lost => {
-                tracing::warn!("transaction lost: the handler ended it itself");
+                tracing::warn!(
+                    "transaction lost: the handler ended it itself (COMMIT, ROLLBACK, DDL or a failed nested transaction)"
+                );
                 Err(in_doubt())
             }
             Completion::Leaked => {
-                tracing::warn!("transaction leaked: its guard outlives the handler");
+                warn_leaked();
                 tokio::spawn(async move {
                     self.store.reclaim(&tx).await;
                     drop(entry);

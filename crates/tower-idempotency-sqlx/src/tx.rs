@@ -114,7 +114,7 @@ impl<DB: Dialect> Tx<DB> {
         if buried == 0 {
             tracing::warn!(
                 operation = resource.operation.as_str(),
-                "no record was buried: did the operation call `tx.made(..)` with this reference?"
+                "no record was buried: did that operation call `tx.made(..)` with this reference, for this owner?"
             );
         }
         Ok(buried)

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::http::StatusCode;
+use axum::routing::any;
 use end_to_end::{Answer, Client, Server, TestDb, World, effects_app};
 use http::Method;
 use serde_json::json;
@@ -133,4 +135,49 @@ async fn nothing_is_logged_that_nobody_may_see<D: TestDb>() {
         log.contains("WARN") && log.contains("store failure"),
         "{log}"
     );
+}
+
+/// What looks like a mistake is said once, for each operation and method: a handler that never uses its
+/// transaction, and a key with a method that is not covered.
+#[tokio::test]
+async fn what_looks_like_a_mistake_is_said_once() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter("warn")
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+
+    let world = World::<Sqlite>::new().await;
+    let forgetful = any(async || StatusCode::CREATED).layer(world.layer().operation("forgetful"));
+    let app = effects_app(&world.layer()).route("/forgetful", forgetful);
+    let server = Server::start(app).await;
+    let client = Client::new(&server);
+    for key in ["1", "2", "2"] {
+        for path in ["/effects", "/forgetful"] {
+            let answer = client.post(path, key, &json!({"note": "x"})).await;
+            assert_eq!(answer.status, StatusCode::CREATED);
+        }
+        for method in [Method::GET, Method::DELETE, Method::PUT] {
+            let request = client.request(method, "/forgetful");
+            Answer::of(request.header("idempotency-key", key)).await;
+        }
+    }
+    // Without a key nobody expects anything.
+    Answer::of(client.request(Method::from_bytes(b"PURGE").unwrap(), "/forgetful")).await;
+
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let warned = |words: &str| log.lines().filter(|line| line.contains(words)).count();
+    assert_eq!(warned("never used its transaction"), 1, "{log}");
+    assert_eq!(warned("operation=\"forgetful\""), 1, "{log}");
+    assert_eq!(warned("passed unprotected"), 2, "{log}");
+    assert_eq!(
+        warned("method=\"DELETE\"") + warned("method=\"PUT\""),
+        2,
+        "{log}"
+    );
+    assert_eq!(log.lines().count(), 3, "{log}");
+    world.end().await;
 }

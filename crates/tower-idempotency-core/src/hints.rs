@@ -1,0 +1,82 @@
+//! What looks like a mistake of the application's and may be none: said once, in the log.
+
+use std::sync::{Mutex, PoisonError};
+
+use http::Method;
+
+use crate::operation::Operation;
+
+/// So many are remembered: clients cannot make it grow.
+const MOST: usize = 64;
+
+/// What has been said already. Not shared by layers whose settings differ.
+#[derive(Default)]
+pub(crate) struct Hints {
+    unused: Once<Operation>,
+    uncovered: Once<Method>,
+}
+
+impl Hints {
+    /// A result was kept whose handler never asked for its transaction.
+    pub(crate) fn unused(&self, operation: &Operation) {
+        if self.unused.is_first(operation) {
+            tracing::warn!(
+                operation = operation.as_str(),
+                "a handler answered 2xx and never used its transaction: take `tx: Tx<_>` and write through `tx.acquire()`; what it writes elsewhere is not exactly once"
+            );
+        }
+    }
+
+    /// A request with a key has a method that is not covered.
+    pub(crate) fn uncovered(&self, method: &Method) {
+        if self.uncovered.is_first(method) {
+            tracing::warn!(
+                method = method.as_str(),
+                "a request with an idempotency key passed unprotected: name its method in `.methods([..])` of the layer"
+            );
+        }
+    }
+}
+
+/// A layer that is made of another may be around other handlers.
+impl Clone for Hints {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+struct Once<T>(Mutex<Vec<T>>);
+
+impl<T> Default for Once<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone + PartialEq> Once<T> {
+    fn is_first(&self, what: &T) -> bool {
+        // Nothing in it is ever half-written.
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = said.len() < MOST && !said.contains(what);
+        if first {
+            said.push(what.clone());
+        }
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST, Once};
+
+    /// Each is the first once, and past so many nothing is.
+    #[test]
+    fn said_once() {
+        let once = Once::default();
+        assert!(once.is_first(&0) && !once.is_first(&0));
+        for number in 1..MOST {
+            assert!(once.is_first(&number));
+        }
+        assert!(!once.is_first(&MOST));
+    }
+}
