@@ -1,5 +1,7 @@
 //! One subject in one place, case, number of clients, and size.
 
+use std::fmt;
+
 use crate::load::Case;
 use crate::stats::Estimate;
 
@@ -19,7 +21,7 @@ pub struct Cell {
     pub bytes: usize,
     /// Who answered.
     pub subject: String,
-    /// Beside the bare handler in the same rounds.
+    /// Beside the bare handler in the same rounds; beside a bare read, for what only reads.
     pub ratio: Estimate,
     /// Requests in a second.
     pub rate: Estimate,
@@ -27,8 +29,8 @@ pub struct Cell {
 
 impl Cell {
     /// The names of the columns, as a line.
-    pub const CSV_HEAD: &str =
-        "database,case,clients,bytes,subject,ratio to bare,low,high,requests/s,low,high\n";
+    pub const CSV_HEAD: &str = "database,case,clients,bytes,subject,ratio,ratio low,ratio high,\
+        requests/s,requests/s low,requests/s high\n";
 
     /// As a line.
     #[must_use]
@@ -86,6 +88,26 @@ impl Cell {
                 Self::parse(line).ok_or_else(|| format!("line {} is no cell: {line}", number + 1))
             })
             .collect()
+    }
+}
+
+/// As a line of a table.
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Estimate {
+            median, low, high, ..
+        } = self.ratio;
+        write!(
+            f,
+            "{:<21} {:<11} {:>2} x {:>3} KiB  {:<29} {median:>6.2} {:<15} {:>7.0}/s",
+            self.database,
+            self.case.title(),
+            self.clients,
+            self.bytes / 1024,
+            self.subject,
+            format!("[{low:.2}, {high:.2}]"),
+            self.rate.median,
+        )
     }
 }
 

@@ -13,12 +13,12 @@ use crate::load::Case;
 const PANELS: [(Case, usize); 4] = [
     (Case::NewKey, 1),
     (Case::NewKey, 16),
-    (Case::NewKey, 64),
+    (Case::Replay, 1),
     (Case::Replay, 16),
 ];
 
 /// Where bars are cut off: a response from memory is many times as fast as one from a database.
-const HIGHEST: f64 = 1.2;
+const HIGHEST: f64 = 1.35;
 
 /// How much room the databases' names have below the axis, in its units.
 const NAMES: f64 = 0.22;
@@ -51,36 +51,37 @@ pub(crate) fn draw(cells: &[Cell], path: &Path) -> Result<(), Box<dyn Error>> {
                 subjects.push(&cell.subject);
             }
         }
-        let against = match case {
-            Case::NewKey => "a bare handler",
-            Case::Replay | Case::InProgress => "a bare read",
+        let beside = match case {
+            Case::NewKey => "part of a bare handler's rate",
+            Case::Replay | Case::InProgress => "part of a bare read's rate",
         };
         let plural = if *clients == 1 { "" } else { "s" };
-        let title = format!(
-            "{}, {clients} client{plural}, beside {against}",
-            case.title()
-        );
+        let title = format!("{}, {clients} client{plural}, 1 KiB", case.title());
         let mut chart = ChartBuilder::on(area)
             .caption(title, ("sans-serif", 16))
             .margin(8)
-            .y_label_area_size(36)
-            .build_cartesian_2d(0.0..databases.len() as f64, -NAMES..HIGHEST * 1.75)?;
+            .y_label_area_size(50)
+            .build_cartesian_2d(0.0..databases.len() as f64, -NAMES..HIGHEST * 1.65)?;
         chart
             .configure_mesh()
             .disable_x_mesh()
             .disable_x_axis()
             .light_line_style(TRANSPARENT)
             .y_labels(6)
+            .y_desc(beside)
             .draw()?;
         let width = 0.9 / subjects.len().max(1) as f64;
+        let left = |cell: &Cell, number: usize| {
+            let place = databases.iter().position(|name| *name == cell.database);
+            place.unwrap_or_default() as f64 + 0.05 + number as f64 * width
+        };
         for (number, subject) in subjects.iter().enumerate() {
             let colour = COLOURS[number % COLOURS.len()];
             let bars = shown
                 .iter()
                 .filter(|cell| cell.subject == *subject)
                 .map(|cell| {
-                    let place = databases.iter().position(|name| *name == cell.database);
-                    let left = place.unwrap_or_default() as f64 + 0.05 + number as f64 * width;
+                    let left = left(cell, number);
                     let corners = [
                         (left, 0.0),
                         (left + width * 0.9, cell.ratio.median.min(HIGHEST)),
@@ -100,6 +101,19 @@ pub(crate) fn draw(cells: &[Cell], path: &Path) -> Result<(), Box<dyn Error>> {
             .label_font(("sans-serif", 11))
             .background_style(WHITE.mix(0.8))
             .draw()?;
+        // What is cut off says how high it is.
+        let above = Pos::new(HPos::Center, VPos::Bottom);
+        let small = ("sans-serif", 10).into_font().color(&BLACK).pos(above);
+        let cut = shown.iter().filter(|cell| cell.ratio.median > HIGHEST);
+        let heights = cut.map(|cell| {
+            let number = subjects.iter().position(|name| *name == cell.subject);
+            let at = (
+                left(cell, number.unwrap_or_default()) + width * 0.45,
+                HIGHEST + 0.01,
+            );
+            Text::new(format!("{:.1}", cell.ratio.median), at, small.clone())
+        });
+        chart.draw_series(heights)?;
         let middle = Pos::new(HPos::Center, VPos::Top);
         let style = ("sans-serif", 12).into_font().color(&BLACK).pos(middle);
         // One line for each part of a name, below the axis.

@@ -7,6 +7,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use benches::cell::Cell;
@@ -31,7 +32,7 @@ struct Arguments {
     /// Prints where the time goes as well.
     #[arg(long)]
     profile: bool,
-    /// Measures everybody side by side as well, but for other crates: five minutes.
+    /// Measures everybody side by side as well, on SQLite and MariaDB: five minutes.
     #[arg(long)]
     matrix: bool,
     /// Measures nothing, and draws the chart in that folder anew.
@@ -54,9 +55,11 @@ async fn main() -> ExitCode {
         report: Report::default(),
     };
     let begun = Instant::now();
+    let any = AtomicBool::new(false);
     let wanted = |name: &str| {
         let wanted = name.contains(&arguments.only);
         if wanted {
+            any.store(true, Ordering::Relaxed);
             eprintln!("-- {name} ({:.0?})", begun.elapsed());
         }
         wanted
@@ -91,13 +94,20 @@ async fn main() -> ExitCode {
     if wanted("new key over http") {
         against::bare(&mut bench).await;
     }
-    if arguments.profile {
+    if arguments.profile && wanted("profile") {
         profile::print(&bench).await;
     }
     let cells = match arguments.matrix {
-        true => matrix::measure(&bench, wanted).await,
+        true => matrix::measure(&wanted).await,
         false => Vec::new(),
     };
+    if !any.load(Ordering::Relaxed) {
+        eprintln!(
+            "error: nothing that is measured has {:?} in its name",
+            arguments.only
+        );
+        return ExitCode::FAILURE;
+    }
     eprintln!("-- done ({:.0?})", begun.elapsed());
     if let Some(folder) = arguments.write
         && let written @ Err(_) = write(&bench, arguments.only.is_empty(), cells, &folder)

@@ -64,7 +64,8 @@ impl<DB: BenchDb> Place<DB> {
         }
     }
 
-    /// Measures all cells, and prints each. Closes the pool.
+    /// Measures all cells, and prints each: beside the bare handler, and how many in a second. Closes
+    /// the pool.
     pub async fn measure(self, cells: &mut Vec<Cell>) {
         for &bytes in self.sizes {
             for case in [Case::NewKey, Case::Replay, Case::InProgress] {
@@ -126,7 +127,7 @@ impl<DB: BenchDb> Place<DB> {
                 ratio: rates.ratio(index, 0),
                 rate: rates.rate(index),
             };
-            print!("{}", cell.csv());
+            println!("{cell}");
             cells.push(cell);
         }
     }

@@ -16,7 +16,7 @@ pub(crate) struct Options {
     /// Only the figures that have goals, in less than four minutes.
     #[arg(long, conflicts_with = "peers")]
     quick: bool,
-    /// Only everybody side by side on PostgreSQL, other crates among them: three minutes, once it
+    /// Only everybody side by side on PostgreSQL, other crates among them: seven minutes, once it
     /// is built.
     #[arg(long)]
     peers: bool,

@@ -3,11 +3,12 @@
 mod axum_idempotent;
 mod cratestack;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use benches::CONNECTIONS;
-use benches::cell::Cell;
 use benches::database::{BenchDb as _, PostgresEngine};
 use benches::place::{Peer, Place};
 use benches::sheet;
@@ -16,8 +17,9 @@ use clap::Parser;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx_ours::Postgres;
+use test_support::{Proxy, Traffic};
 
-/// Measures what other crates cost: about three minutes.
+/// Measures what other crates cost: about seven minutes.
 #[derive(Parser)]
 struct Arguments {
     /// The folder that cells and chart are written to.
@@ -30,12 +32,21 @@ async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let engine = PostgresEngine::start();
     let mut cells = Vec::new();
-    print!("{}", Cell::CSV_HEAD);
-    let called = place(&engine, Postgres::TITLE).await;
+
+    let called = place(&engine, Postgres::TITLE, None).await;
     called.measure(&mut cells).await;
-    let mut served = place(&engine, "PostgreSQL, over HTTP").await;
+
+    let mut served = place(&engine, "PostgreSQL, over HTTP", None).await;
     (served.over_http, served.sizes) = (true, &[1024]);
     served.measure(&mut cells).await;
+
+    let proxy = Proxy::start(engine.server().address()).await;
+    let mut away = place(&engine, "PostgreSQL, 1 ms away", Some(proxy.address())).await;
+    // A round trip takes a millisecond longer.
+    proxy.set_both(Traffic::Delay(Duration::from_micros(500)));
+    away.slice *= 2;
+    away.measure(&mut cells).await;
+
     if let Some(folder) = arguments.write
         && let Err(error) = sheet::write(cells, &folder)
     {
@@ -45,11 +56,20 @@ async fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A database with everybody on it. The handlers share a pool, and so do the stores of the others,
-/// which are of another sqlx: those have twice as many connections between them as ours.
-async fn place(engine: &PostgresEngine, title: &'static str) -> Place<Postgres> {
+/// A database with everybody on it, by unix socket or through a proxy. The handlers share a pool, and
+/// so do the stores of the others, which are of another sqlx: those have twice as many connections
+/// between them as ours.
+async fn place(
+    engine: &PostgresEngine,
+    title: &'static str,
+    proxy: Option<SocketAddr>,
+) -> Place<Postgres> {
     let options = engine.create().await;
-    let theirs = their_pool(engine, options.get_database().unwrap_or_default()).await;
+    let theirs = their_pool(engine, options.get_database().unwrap_or_default(), proxy).await;
+    let options = match proxy {
+        None => options,
+        Some(proxy) => engine.via(&options, proxy),
+    };
     let pool = engine.pool(options, CONNECTIONS).await;
     let bare = || unprotected(pool.clone());
     let peers: Vec<Peer> = vec![
@@ -62,10 +82,14 @@ async fn place(engine: &PostgresEngine, title: &'static str) -> Place<Postgres> 
     place
 }
 
-/// Like ours: by unix socket, with as many connections, and without a ping before each use.
-async fn their_pool(engine: &PostgresEngine, database: &str) -> PgPool {
+/// Like ours: with as many connections, and without a ping before each use.
+async fn their_pool(engine: &PostgresEngine, database: &str, proxy: Option<SocketAddr>) -> PgPool {
     let options: PgConnectOptions = engine.server().url().parse().expect("a URL");
-    let options = options.socket(engine.server().folder()).database(database);
+    let options = options.database(database);
+    let options = match proxy {
+        None => options.socket(engine.server().folder()),
+        Some(proxy) => options.host(&proxy.ip().to_string()).port(proxy.port()),
+    };
     let pool = PgPoolOptions::new()
         .max_connections(CONNECTIONS)
         .min_connections(CONNECTIONS)

@@ -6,6 +6,8 @@ const FRONT_PAGE: &str = include_str!("../src/lib.rs");
 const FACTS: &str = include_str!("../../../docs/facts.md");
 const GUARANTEES: &str = include_str!("../../../docs/guarantees.md");
 const README: &str = include_str!("../../../README.md");
+const DEPLOYMENT: &str = include_str!("../../../docs/deployment.md");
+const MATRIX: &str = include_str!("../../../docs/performance-matrix.csv");
 const LAYER: &str = include_str!("../../tower-idempotency-core/src/layer.rs");
 
 /// The example of the README is part of the one on the front page, which is compiled.
@@ -41,6 +43,26 @@ fn the_front_page_has_every_setting() {
         assert!(
             FRONT_PAGE.contains(setting),
             "not on the front page: {setting}"
+        );
+    }
+}
+
+/// How much the databases do beside PostgreSQL is as it was measured last.
+#[test]
+fn the_databases_do_as_much_as_was_measured() {
+    let rate = |database: &str, case: &str| -> f64 {
+        let cell = format!("\"{database}\",{case},16,1024,ours,");
+        let line = MATRIX.lines().find_map(|line| line.strip_prefix(&cell));
+        let rate = line.and_then(|line| line.split(',').nth(3));
+        rate.expect("a cell").parse().expect("a number")
+    };
+    for database in ["MariaDB", "SQLite"] {
+        let [new_key, replay] =
+            ["new key", "replay"].map(|case| rate(database, case) / rate("PostgreSQL", case));
+        let row = format!("| {database} | {new_key:.2} | {replay:.2} |");
+        assert!(
+            DEPLOYMENT.contains(&row),
+            "not in docs/deployment.md: {row}"
         );
     }
 }
