@@ -31,6 +31,8 @@ mod storm;
 
 use std::env;
 use std::error::Error;
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
@@ -61,7 +63,18 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Returned from `main`, it would be shown as a program sees it.
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     if let Some(Command::Storm(options)) = Arguments::parse().command {
         return storm::run(&options).await;
     }
@@ -69,6 +82,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
 
