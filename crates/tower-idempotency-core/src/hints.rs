@@ -1,20 +1,24 @@
 //! What looks like a mistake of the application's and may be none: said once, in the log.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use http::Method;
 
 use crate::operation::Operation;
 
-/// So many are remembered: clients cannot make it grow.
+/// So many operations are remembered.
 const MOST: usize = 64;
 
 /// What has been said already. Not shared by layers whose settings differ.
 #[derive(Default)]
 pub(crate) struct Hints {
     unused: Once<Operation>,
-    uncovered: Once<Method>,
+    uncovered: [AtomicBool; METHODS.len()],
 }
+
+/// Those that write. Others may be safe, and clients can make up any number of them.
+const METHODS: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 impl Hints {
     /// A result was kept whose handler never asked for its transaction.
@@ -27,9 +31,10 @@ impl Hints {
         }
     }
 
-    /// A request with a key has a method that is not covered.
+    /// A request with a key was answered 2xx, and its method is not covered.
     pub(crate) fn uncovered(&self, method: &Method) {
-        if self.uncovered.is_first(method) {
+        let known = METHODS.iter().position(|known| known == method);
+        if known.is_some_and(|known| !self.uncovered[known].swap(true, Ordering::Relaxed)) {
             tracing::warn!(
                 method = method.as_str(),
                 "a request with an idempotency key passed unprotected: name its method in `.methods([..])` of the layer"

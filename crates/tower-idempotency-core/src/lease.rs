@@ -128,7 +128,7 @@ impl Lease {
         store: &S,
         open: impl Future<Output = Result<T, TxError>>,
     ) -> Result<T, TxError> {
-        self.0.used.store(true, Ordering::Relaxed);
+        self.using();
         let (claim, renewal) = match &self.0.terms {
             Terms::Refused(why) => return Err(TxError::refused(why)),
             Terms::Claimed {
@@ -147,7 +147,12 @@ impl Lease {
         Ok(opened)
     }
 
-    /// Whether the handler ever asked for the transaction.
+    /// Notes that the handler asks for the transaction.
+    pub(crate) fn using(&self) {
+        self.0.used.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it ever did.
     pub(crate) fn is_used(&self) -> bool {
         self.0.used.load(Ordering::Relaxed)
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, header};
 use http_body::Body;
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, timeout_at};
@@ -100,8 +100,9 @@ where
 
 /// Why a request is not claimed.
 enum Unclaimed {
-    /// It goes to the handler, with what its transaction is to know.
-    Pass(Lease),
+    /// It goes to the handler, with what its transaction is to know; and its method, where that is not
+    /// covered though there is a key.
+    Pass(Lease, Option<Method>),
     /// The layer answers it.
     Refuse(Problem),
 }
@@ -144,9 +145,9 @@ impl<S: Store> Shared<S> {
         let id = match self.identify(&mut parts) {
             Ok(id) => id,
             Err(Unclaimed::Refuse(problem)) => return Ok(self.config.render(&problem)),
-            Err(Unclaimed::Pass(lease)) => {
+            Err(Unclaimed::Pass(lease, uncovered)) => {
                 let request = Request::from_parts(parts, body);
-                return self.run_unclaimed(inner, request, lease).await;
+                return self.run_unclaimed(inner, request, lease, uncovered).await;
             }
         };
         let read = match body::read(body, self.config.max_request_body).await {
@@ -249,22 +250,21 @@ impl<S: Store> Shared<S> {
             return Err(ProblemKind::LayerNested.into());
         }
         if !config.methods.cover(&parts.method) {
-            if !parts.method.is_safe() && parts.headers.contains_key(&config.key_header) {
-                config.hints.uncovered(&parts.method);
-            }
-            return Err(Unclaimed::Pass(Lease::unclaimed()));
+            let has_key = parts.headers.contains_key(&config.key_header);
+            let uncovered = has_key.then(|| parts.method.clone());
+            return Err(Unclaimed::Pass(Lease::unclaimed(), uncovered));
         }
         let Some(operation) = config.naming.of(parts) else {
-            return Err(Unclaimed::Pass(Lease::refused(
-                "no route matched and the operation has no name; give it one with `.operation(..)`",
-            )));
+            let why =
+                "no route matched and the operation has no name; give it one with `.operation(..)`";
+            return Err(Unclaimed::Pass(Lease::refused(why), None));
         };
         let key =
             IdempotencyKey::from_headers(&parts.headers, &config.key_header, config.key_grammar);
         let key = match key {
             Ok(key) => key,
             Err(KeyError::Missing) if !config.key_required => {
-                return Err(Unclaimed::Pass(Lease::unclaimed()));
+                return Err(Unclaimed::Pass(Lease::unclaimed(), None));
             }
             Err(KeyError::Missing) => return Err(ProblemKind::KeyMissing.into()),
             Err(error) => {

@@ -69,6 +69,7 @@ impl<T> TxSlot<T> {
     where
         F: Future<Output = Result<T, TxError>>,
     {
+        self.lease().using();
         let guard = Arc::clone(&self.0.transaction).try_lock_owned();
         if self.0.closed.load(Ordering::SeqCst) {
             return Err(TxError::closed());

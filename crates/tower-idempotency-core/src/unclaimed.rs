@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::Body;
 use tower_service::Service;
 use tracing::Instrument as _;
@@ -27,6 +27,7 @@ impl<S: Store> Shared<S> {
         mut inner: I,
         mut request: Request<B>,
         lease: Lease,
+        uncovered: Option<Method>,
     ) -> Result<Response<ResponseBody<R>>, I::Error>
     where
         I: Service<Request<B>, Response = Response<R>>,
@@ -43,7 +44,13 @@ impl<S: Store> Shared<S> {
         let ending = async move { self.end_unclaimed(entry, tx, success).await };
         let ended = tokio::spawn(ending.in_current_span()).await;
         match ended.unwrap_or_else(|_| Err(in_doubt())) {
-            Ok(()) => answer.map(|response| response.map(ResponseBody::inner)),
+            Ok(()) => {
+                // What failed, or was never found, wrote nothing.
+                if let Some(method) = uncovered.filter(|_| success) {
+                    config.hints.uncovered(&method);
+                }
+                answer.map(|response| response.map(ResponseBody::inner))
+            }
             Err(problem) => Ok(config.render(&problem)),
         }
     }
