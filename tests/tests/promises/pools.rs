@@ -474,7 +474,18 @@ async fn slow_claims_keep_nobody_waiting() {
 /// in a statement that claims share.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_results_keep_nobody_waiting() {
-    const LARGE: usize = 1024 * 1024;
+    // All on one connection would take eight seconds, and each on its own a quarter of one.
+    results_keep_nobody_waiting(32, 1024 * 1024, 4 * 1024 * 1024).await;
+}
+
+/// R53: nor do results that are many and not so large.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_results_keep_nobody_waiting() {
+    // All on one connection would take four seconds.
+    results_keep_nobody_waiting(64, 30 * 1024, 512 * 1024).await;
+}
+
+async fn results_keep_nobody_waiting(count: usize, large: usize, bytes_per_second: u32) {
     let world = World::<Postgres>::new().await;
     let mut conn = world.pool.acquire().await.unwrap();
     let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
@@ -505,12 +516,10 @@ async fn large_results_keep_nobody_waiting() {
             answer.is_replay()
         }
     };
-    let all_large = || JoinSet::from_iter((0..32).map(|n| post(format!("large-{n}"), LARGE)));
+    let all_large = || JoinSet::from_iter((0..count).map(|n| post(format!("large-{n}"), large)));
     let replays = all_large().join_all().await;
     assert!(replays.iter().all(|replay| !replay));
 
-    // All of them on one connection would take eight seconds, and each on its own a quarter of one.
-    let bytes_per_second = 4 * 1024 * 1024;
     proxy.set(Direction::ToClient, Traffic::Throttle { bytes_per_second });
     // While a slow claim is under way the others get into line, and then go together.
     let under_way = "SELECT count(*) FROM pg_stat_activity \
@@ -528,11 +537,11 @@ async fn large_results_keep_nobody_waiting() {
         arrivals.spawn(post(format!("new-{number}"), 1));
     }
     let replays = arrivals.join_all().await.into_iter();
-    assert_eq!(replays.filter(|replay| *replay).count(), 32);
+    assert_eq!(replays.filter(|replay| *replay).count(), count);
     let took = started.elapsed();
     // A statement of many is cut after two seconds.
     assert!(took < Duration::from_secs(2), "took {took:?}");
-    let mut new = 40;
+    let mut new = i64::try_from(count).unwrap() + 8;
     for slow in slow {
         assert!(!slow.await.unwrap());
         new += 1;

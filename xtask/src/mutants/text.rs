@@ -62,12 +62,9 @@ const REPLACED: &[(&str, &str)] = &[
     (" FOR UPDATE SKIP LOCKED", " FOR UPDATE"),
     (" NOT EXISTS (SELECT FROM seen) AND", ""),
     (" state IS NULL AND", ""),
-    (" state IS NOT NULL AND", ""),
-    (
-        " AND coalesce(octet_length(headers), 0) + coalesce(octet_length(body), 0) <= 32768",
-        "",
-    ),
-    ("<= 32768", "> 32768"),
+    (" WHERE state IS NOT NULL", ""),
+    (" WHERE bytes <= 131072", ""),
+    ("<= 131072", "> 131072"),
     (
         " AND current_setting('transaction_isolation') <> 'serializable'",
         "",

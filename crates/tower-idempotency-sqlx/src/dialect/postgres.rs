@@ -109,13 +109,26 @@ macro_rules! claim {
     };
 }
 
-/// Results that many may wait for: of more than 32 KiB two statements are no slower than the shared one. A
-/// larger one is left out, and its claim then looks for it alone, so that nobody waits until the bodies
-/// of all who share a statement have arrived on one connection. Lengths are known without reading
-/// what they are of.
-macro_rules! small {
+/// How long a result is, known without reading it.
+macro_rules! bytes {
     () => {
-        "coalesce(octet_length(headers), 0) + coalesce(octet_length(body), 0) <= 32768"
+        "coalesce(octet_length(headers), 0) + coalesce(octet_length(body), 0)"
+    };
+}
+
+/// What many may wait for: 128 KiB of results in all, the smallest first. A larger one is
+/// left out, and its claim then looks for it alone: nobody waits until the bodies of all who share a
+/// statement have arrived on one connection.
+macro_rules! found {
+    () => {
+        concat!(
+            "(SELECT *, sum(",
+            bytes!(),
+            ") OVER (ORDER BY ",
+            bytes!(),
+            " ROWS UNBOUNDED PRECEDING) AS bytes FROM asked WHERE state IS NOT NULL) AS found \
+             WHERE bytes <= 131072"
+        )
     };
 }
 
@@ -152,8 +165,8 @@ macro_rules! claim_many {
             acquired!(),
             ", claim_token FROM claimed UNION ALL SELECT ",
             names!(),
-            ", its_token FROM asked WHERE state IS NOT NULL AND ",
-            small!()
+            ", its_token FROM ",
+            found!()
         )
     };
 }
