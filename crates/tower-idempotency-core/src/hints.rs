@@ -13,7 +13,7 @@ const MOST: usize = 64;
 /// What has been said already. Not shared by layers whose settings differ.
 #[derive(Default)]
 pub(crate) struct Hints {
-    unused: Once<Operation>,
+    unused: Mutex<Vec<Operation>>,
     uncovered: [AtomicBool; METHODS.len()],
 }
 
@@ -23,7 +23,7 @@ const METHODS: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::
 impl Hints {
     /// A result was kept whose handler never asked for its transaction.
     pub(crate) fn unused(&self, operation: &Operation) {
-        if self.unused.is_first(operation) {
+        if self.is_first(operation) {
             tracing::warn!(
                 operation = operation.as_str(),
                 "a handler answered 2xx and never used its transaction: take `tx: Tx<_>` and write through `tx.acquire()`; what it writes elsewhere is not exactly once"
@@ -41,6 +41,16 @@ impl Hints {
             );
         }
     }
+
+    fn is_first(&self, operation: &Operation) -> bool {
+        // Nothing in it is ever half-written.
+        let mut said = self.unused.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = said.len() < MOST && !said.contains(operation);
+        if first {
+            said.push(operation.clone());
+        }
+        first
+    }
 }
 
 /// A layer that is made of another may be around other handlers.
@@ -50,38 +60,20 @@ impl Clone for Hints {
     }
 }
 
-struct Once<T>(Mutex<Vec<T>>);
-
-impl<T> Default for Once<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<T: Clone + PartialEq> Once<T> {
-    fn is_first(&self, what: &T) -> bool {
-        // Nothing in it is ever half-written.
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = said.len() < MOST && !said.contains(what);
-        if first {
-            said.push(what.clone());
-        }
-        first
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{MOST, Once};
+    use super::{Hints, MOST};
+    use crate::operation::Operation;
 
-    /// Each is the first once, and past so many nothing is.
+    /// An operation is the first once, and past so many none is.
     #[test]
     fn said_once() {
-        let once = Once::default();
-        assert!(once.is_first(&0) && !once.is_first(&0));
-        for number in 1..MOST {
-            assert!(once.is_first(&number));
+        let hints = Hints::default();
+        let operation = |number: usize| Operation::new(format!("op-{number}")).unwrap();
+        for number in 0..MOST {
+            assert!(hints.is_first(&operation(number)));
+            assert!(!hints.is_first(&operation(number)));
         }
-        assert!(!once.is_first(&MOST));
+        assert!(!hints.is_first(&operation(MOST)));
     }
 }

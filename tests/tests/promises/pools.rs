@@ -423,18 +423,40 @@ async fn a_locked_key_refuses_no_other() {
     world.end().await;
 }
 
+/// Lets the claims of some keys sleep for that many seconds in the database.
+macro_rules! sleeping {
+    ($seconds:literal, $keys:literal) => {
+        concat!(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
+                 'BEGIN PERFORM pg_sleep(",
+            $seconds,
+            "); RETURN NEW; END'; \
+             CREATE TRIGGER slow BEFORE INSERT ON tower_idempotency.record \
+                 FOR EACH ROW WHEN (NEW.key LIKE '",
+            $keys,
+            "') EXECUTE FUNCTION slow()"
+        )
+    };
+}
+
+async fn set_up(world: &World<Postgres>, sql: &'static str) {
+    let mut conn = world.pool.acquire().await.unwrap();
+    Postgres::run(&mut conn, sql).await.unwrap();
+}
+
+/// How many claims sleep.
+async fn asleep(world: &World<Postgres>) -> i64 {
+    let sql = "SELECT count(*) FROM pg_stat_activity \
+         WHERE datname = current_database() AND wait_event = $1";
+    Postgres::count(&world.pool, sql, "PgSleep").await
+}
+
 /// R53, R57: claims that take long keep no others waiting, though claims that meet share a statement: who
 /// is in line behind them goes alone after a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_claims_keep_nobody_waiting() {
     let world = World::<Postgres>::with_connections(20).await;
-    let mut conn = world.pool.acquire().await.unwrap();
-    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
-             'BEGIN PERFORM pg_sleep(5); RETURN NEW; END'; \
-         CREATE TRIGGER slow BEFORE INSERT ON tower_idempotency.record \
-             FOR EACH ROW WHEN (NEW.key LIKE 'slow-%') EXECUTE FUNCTION slow()";
-    Postgres::run(&mut conn, slow).await.unwrap();
-    drop(conn);
+    set_up(&world, sleeping!("5", "slow-%")).await;
     let server = Server::start(effects_app(&world.layer())).await;
     let client = Client::new(&server);
     let post = |key: String, note: &'static str| {
@@ -448,9 +470,7 @@ async fn slow_claims_keep_nobody_waiting() {
     for number in 0..4 {
         slow.spawn(post(format!("slow-{number}"), "slow"));
     }
-    let under_way = "SELECT count(*) FROM pg_stat_activity \
-         WHERE datname = current_database() AND wait_event = $1";
-    while Postgres::count(&world.pool, under_way, "PgSleep").await < 4 {
+    while asleep(&world).await < 4 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let started = Instant::now();
@@ -487,13 +507,7 @@ async fn many_results_keep_nobody_waiting() {
 
 async fn results_keep_nobody_waiting(count: usize, large: usize, bytes_per_second: u32) {
     let world = World::<Postgres>::new().await;
-    let mut conn = world.pool.acquire().await.unwrap();
-    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
-             'BEGIN PERFORM pg_sleep(0.06); RETURN NEW; END'; \
-         CREATE TRIGGER slow BEFORE INSERT ON tower_idempotency.record \
-             FOR EACH ROW WHEN (NEW.key LIKE 'slow-%') EXECUTE FUNCTION slow()";
-    Postgres::run(&mut conn, slow).await.unwrap();
-    drop(conn);
+    set_up(&world, sleeping!("0.06", "slow-%")).await;
     let proxy = Proxy::start(world.database.address()).await;
     let pool = PgPoolOptions::new().max_connections(40);
     let url = world.database.url_via(proxy.address());
@@ -522,10 +536,8 @@ async fn results_keep_nobody_waiting(count: usize, large: usize, bytes_per_secon
 
     proxy.set(Direction::ToClient, Traffic::Throttle { bytes_per_second });
     // While a slow claim is under way the others get into line, and then go together.
-    let under_way = "SELECT count(*) FROM pg_stat_activity \
-         WHERE datname = current_database() AND wait_event = $1";
     let mut slow = Vec::new();
-    while Postgres::count(&world.pool, under_way, "PgSleep").await == 0 {
+    while asleep(&world).await == 0 {
         if slow.last().is_none_or(tokio::task::JoinHandle::is_finished) {
             slow.push(tokio::spawn(post(format!("slow-{}", slow.len()), 1)));
         }
@@ -555,13 +567,7 @@ async fn results_keep_nobody_waiting(count: usize, large: usize, bytes_per_secon
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_nobody_waits_for_is_freed() {
     let world = World::<Postgres>::new().await;
-    let mut conn = world.pool.acquire().await.unwrap();
-    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
-             'BEGIN PERFORM pg_sleep(0.4); RETURN NEW; END'; \
-         CREATE TRIGGER slow BEFORE INSERT ON tower_idempotency.record \
-             FOR EACH ROW WHEN (NEW.key LIKE 'given-up-%') EXECUTE FUNCTION slow()";
-    Postgres::run(&mut conn, slow).await.unwrap();
-    drop(conn);
+    set_up(&world, sleeping!("0.4", "given-up-%")).await;
     let server = Server::start(effects_app(
         &world.layer().store_timeout(Duration::from_millis(150)),
     ))
